@@ -2,7 +2,8 @@
 
 use crate::failure::Failure;
 use sprat_grape::{
-    Column, Engine, Error, Field, Inputs, Kernel, Options, Output, Precision, Shape, Target, check_threads,
+    Column, Engine, Error, Field, Inputs, Kernel, Options, Output, Precision, Shape, Target,
+    check_threads,
 };
 use std::num::NonZeroUsize;
 
@@ -18,9 +19,19 @@ pub(crate) struct Calculator {
 }
 
 impl Calculator {
-    /// Compiles a kernel, with nothing sent to it; numbers say precision and engine as the header does, 0 threads are one a processor.
-    pub(crate) fn new(text: &str, precision: i32, engine: i32, threads: u32) -> Result<Self, Failure> {
-        let kernel = Kernel::compile(text, read_precision(precision)?, &read_engine(engine, read_threads(threads)?)?)?;
+    /// Compiles a kernel, with nothing sent to it; numbers say precision and engine as the header
+    /// does, 0 threads are one a processor.
+    pub(crate) fn new(
+        text: &str,
+        precision: i32,
+        engine: i32,
+        threads: u32,
+    ) -> Result<Self, Failure> {
+        let kernel = Kernel::compile(
+            text,
+            read_precision(precision)?,
+            &read_engine(engine, read_threads(threads)?)?,
+        )?;
         let program = kernel.program();
         let none = |count| std::iter::repeat_with(|| None).take(count).collect();
         let (i, j) = (none(program.i().len()), none(program.j().len()));
@@ -61,10 +72,15 @@ impl Calculator {
     /// A result of the last run, which is of this type and for so many i.
     pub(crate) fn result<T: Element>(&self, name: &str, count: usize) -> Result<&[T], Failure> {
         let outputs = self.outputs.as_ref().ok_or(Failure::NotRun)?;
-        let at = find("result", name, self.kernel.program().results().iter().map(|field| &field.name))?;
+        let at =
+            find("result", name, self.kernel.program().results().iter().map(|field| &field.name))?;
         let name = || name.to_owned();
         let found = T::of(&outputs[at]);
-        let found = found.ok_or_else(|| Failure::Type { name: name(), of: type_of(&outputs[at]), asked: T::NAME })?;
+        let found = found.ok_or_else(|| Failure::Type {
+            name: name(),
+            of: type_of(&outputs[at]),
+            asked: T::NAME,
+        })?;
         if found.len() != count {
             return Err(Failure::Room { name: name(), room: count, count: found.len() });
         }
@@ -135,7 +151,11 @@ fn type_of(output: &Output) -> &'static str {
 }
 
 /// What was sent, all of it.
-fn columns<'a>(kind: &'static str, fields: &[Field], sent: &'a [Option<Numbers>]) -> Result<Vec<Column<'a>>, Failure> {
+fn columns<'a>(
+    kind: &'static str,
+    fields: &[Field],
+    sent: &'a [Option<Numbers>],
+) -> Result<Vec<Column<'a>>, Failure> {
     let column = |(field, sent): (&Field, &'a Option<Numbers>)| match sent {
         Some(Numbers::F32(numbers)) => Ok(Column::from(&numbers[..])),
         Some(Numbers::F64(numbers)) => Ok(Column::from(&numbers[..])),
@@ -144,8 +164,13 @@ fn columns<'a>(kind: &'static str, fields: &[Field], sent: &'a [Option<Numbers>]
     fields.iter().zip(sent).map(column).collect()
 }
 
-fn find<'a>(kind: &'static str, name: &str, known: impl Iterator<Item = &'a String> + Clone) -> Result<usize, Failure> {
-    let unknown = || Failure::Name { kind, name: name.to_owned(), known: known.clone().cloned().collect() };
+fn find<'a>(
+    kind: &'static str,
+    name: &str,
+    known: impl Iterator<Item = &'a String> + Clone,
+) -> Result<usize, Failure> {
+    let unknown =
+        || Failure::Name { kind, name: name.to_owned(), known: known.clone().cloned().collect() };
     known.clone().position(|other| other == name).ok_or_else(unknown)
 }
 
@@ -153,7 +178,11 @@ fn read_precision(given: i32) -> Result<Precision, Failure> {
     match given {
         1 => Ok(Precision::F32),
         2 => Ok(Precision::F64),
-        _ => Err(Failure::Choice { what: "precision", given: given.into(), want: "SPRAT_GRAPE_F32 or _F64".into() }),
+        _ => Err(Failure::Choice {
+            what: "precision",
+            given: given.into(),
+            want: "SPRAT_GRAPE_F32 or _F64".into(),
+        }),
     }
 }
 

@@ -1,5 +1,6 @@
-//! The functions of the header. What it asks of a caller is what each block here leans on: an address is NULL, or of what the header says,
-//! for as long as the call takes; a calculator's, until it is freed.
+//! The functions of the header. What it asks of a caller is what each block here leans on: an
+//! address is NULL, or of what the header says, for as long as the call takes; a calculator's,
+//! until it is freed.
 
 #![allow(unsafe_code)]
 
@@ -11,11 +12,12 @@ use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, TryLockError};
 
-/// `sprat_grape` of the header. The lock is for those who share one between threads after all, and remembers panics.
+/// `sprat_grape` of the header. The lock is for those who share one between threads after all, and
+/// remembers panics.
 pub(crate) struct Grape {
     calculator: Mutex<Calculator>,
-    /// The process that made this or, later, had the lock last: in a child of `fork`, whose threads
-    /// that hold locks are gone, it is another.
+    /// The process that made this or, later, had the lock last: in a child of `fork`, whose
+    /// threads that hold locks are gone, it is another.
     process: AtomicU32,
 }
 
@@ -94,7 +96,10 @@ pub(crate) extern "C" fn sprat_grape_error() -> *const c_char {
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn sprat_grape_ready(name: *const c_char) -> *const c_char {
     static TEXTS: LazyLock<Vec<CString>> = LazyLock::new(|| {
-        READY.iter().map(|ready| CString::new(ready.text).expect("kernels are text, without zeros")).collect()
+        READY
+            .iter()
+            .map(|ready| CString::new(ready.text).expect("kernels are text, without zeros"))
+            .collect()
     });
     let mut text = ptr::null();
     answer(|| {
@@ -132,7 +137,11 @@ sends!(sprat_grape_send_j_f32, Kind::J, f32);
 sends!(sprat_grape_send_j_f64, Kind::J, f64);
 
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn sprat_grape_set(grape: *mut Grape, name: *const c_char, value: f64) -> c_int {
+pub(crate) unsafe extern "C" fn sprat_grape_set(
+    grape: *mut Grape,
+    name: *const c_char,
+    value: f64,
+) -> c_int {
     answer(|| {
         // SAFETY: NULL, or a string.
         let name = unsafe { string("name", name) }?;
@@ -191,8 +200,11 @@ where
         }
         let mut copied = Vec::new();
         copied.try_reserve_exact(count).map_err(|_| Failure::Memory { count })?;
-        // SAFETY: so many numbers are there, so many bytes apart, or there are none; they need not be aligned.
-        copied.extend((0..count).map(|at| unsafe { numbers.wrapping_byte_add(at * step).read_unaligned() }));
+        // SAFETY: so many numbers are there, so many bytes apart, or there are none; they need not
+        // be aligned.
+        copied.extend(
+            (0..count).map(|at| unsafe { numbers.wrapping_byte_add(at * step).read_unaligned() }),
+        );
         // SAFETY: NULL, or a calculator.
         unsafe { with(grape, |calculator| calculator.send(kind, name, copied.into())) }
     })
@@ -216,7 +228,8 @@ unsafe fn get_result<T: Element>(
         }
         let copy = |calculator: &mut Calculator| {
             for (at, &result) in calculator.result::<T>(name, count)?.iter().enumerate() {
-                // SAFETY: there is room for so many results, so many bytes apart; they need not be aligned.
+                // SAFETY: there is room for so many results, so many bytes apart; they need not be
+                // aligned.
                 unsafe { results.wrapping_byte_add(at * step).write_unaligned(result) };
             }
             Ok(())
@@ -241,7 +254,10 @@ fn step<T>(count: usize, stride: usize) -> Result<usize, Failure> {
 ///
 /// # Safety
 /// NULL, or a calculator that is not freed before this is done.
-unsafe fn with(grape: *const Grape, work: impl FnOnce(&mut Calculator) -> Result<(), Failure>) -> Result<(), Failure> {
+unsafe fn with(
+    grape: *const Grape,
+    work: impl FnOnce(&mut Calculator) -> Result<(), Failure>,
+) -> Result<(), Failure> {
     // SAFETY: it is NULL, or from `sprat_grape_init`.
     let grape = unsafe { grape.as_ref() }.ok_or(Failure::Null("grape"))?;
     work(&mut *grape.lock()?)
@@ -270,7 +286,8 @@ mod tests {
 
     #[test]
     fn a_panic_is_a_code_and_breaks_its_calculator_alone() {
-        let made = || Calculator::new(sprat_grape::ready("nearest").unwrap().text, 1, 5, 1).unwrap();
+        let made =
+            || Calculator::new(sprat_grape::ready("nearest").unwrap().text, 1, 5, 1).unwrap();
         let (broken, whole) = (Grape::new(made()), Grape::new(made()));
         // SAFETY: it lives as long as this test.
         let panics = || unsafe { with(&raw const broken, |_| panic!("a test's {}", "panic")) };

@@ -1,4 +1,5 @@
-//! What goes wrong, as C has it: a code that is returned, and a message that the thread can ask for.
+//! What goes wrong, as C has it: a code that is returned, and a message that the thread can ask
+//! for.
 
 use sprat_grape::{DataError, Error, MAX_PARTICLES, VectorError};
 use std::any::Any;
@@ -44,7 +45,9 @@ pub(crate) enum Failure {
     Kernel(#[from] Error),
     #[error("there is no {kind} {}; there are {known:?}", shown(.name))]
     Name { kind: &'static str, name: String, known: Vec<String> },
-    #[error("{count} numbers: {MAX_PARTICLES} are the limit, and all of them, gaps too, must fit into memory")]
+    #[error(
+        "{count} numbers: {MAX_PARTICLES} are the limit, and all of them, gaps too, must fit into memory"
+    )]
     TooMany { count: usize },
     #[error("room for {room} results of {name}; the kernel was run for {count} i")]
     Room { name: String, room: usize, count: usize },
@@ -52,7 +55,9 @@ pub(crate) enum Failure {
     Type { name: String, of: &'static str, asked: &'static str },
     #[error(transparent)]
     Data(#[from] DataError),
-    #[error("{kind} variable {name} was not sent: sprat_grape_send_{kind}_f32 or _f64 before sprat_grape_run")]
+    #[error(
+        "{kind} variable {name} was not sent: sprat_grape_send_{kind}_f32 or _f64 before sprat_grape_run"
+    )]
     NotSent { kind: &'static str, name: String },
     #[error("there are no results: sprat_grape_run has not been called, or failed")]
     NotRun,
@@ -60,7 +65,9 @@ pub(crate) enum Failure {
     Memory { count: usize },
     #[error("a mistake of the library's own: {0}")]
     Panic(String),
-    #[error("an earlier call ended by a mistake of the library's own; sprat_grape_free, and begin anew")]
+    #[error(
+        "an earlier call ended by a mistake of the library's own; sprat_grape_free, and begin anew"
+    )]
     Broken,
     #[error(
         "another thread was in a call with this calculator when its process forked, and is not in this one; make \
@@ -72,14 +79,18 @@ pub(crate) enum Failure {
 impl Failure {
     pub(crate) fn code(&self) -> Code {
         match self {
-            Self::Null(_) | Self::NotText { .. } | Self::Choice { .. } | Self::Stride { .. } => Code::Argument,
+            Self::Null(_) | Self::NotText { .. } | Self::Choice { .. } | Self::Stride { .. } => {
+                Code::Argument
+            }
             Self::Data(DataError::Beyond { .. }) => Code::Argument,
             Self::Kernel(Error::Syntax(_)) => Code::Kernel,
             Self::Kernel(Error::Vector(VectorError::TooManyThreads { .. })) => Code::Argument,
             // All else that compiling says is what an engine says.
             Self::Kernel(_) => Code::Engine,
             Self::Name { .. } => Code::Name,
-            Self::Data(DataError::Missing { .. }) | Self::NotSent { .. } | Self::NotRun => Code::Missing,
+            Self::Data(DataError::Missing { .. }) | Self::NotSent { .. } | Self::NotRun => {
+                Code::Missing
+            }
             Self::Data(_) | Self::TooMany { .. } | Self::Room { .. } => Code::Count,
             Self::Type { .. } => Code::Type,
             Self::Memory { .. } => Code::Memory,
@@ -93,10 +104,12 @@ thread_local! {
     static LAST: RefCell<CString> = RefCell::default();
 }
 
-/// Does what a call is to do, and gives its code. A failure's message is the thread's from then on; a panic ends here.
+/// Does what a call is to do, and gives its code. A failure's message is the thread's from then on;
+/// a panic ends here.
 pub(crate) fn answer(work: impl FnOnce() -> Result<(), Failure>) -> c_int {
     // Whatever a panic leaves half done is behind a lock that is poisoned by it.
-    let done = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(Failure::Panic(said(&*panic))));
+    let done = catch_unwind(AssertUnwindSafe(work))
+        .unwrap_or_else(|panic| Err(Failure::Panic(said(&*panic))));
     let Err(failure) = done else { return Code::Ok as c_int };
     let text = failure.to_string().replace('\0', "\u{fffd}");
     let text = CString::new(text).expect("its zeros were replaced");
@@ -111,7 +124,10 @@ pub(crate) fn last() -> *const c_char {
 }
 
 fn said(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    let text = panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     text.unwrap_or("a panic without words").to_owned()
 }
 

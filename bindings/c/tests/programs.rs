@@ -11,8 +11,13 @@ const WARNINGS: &[&str] = &["-Wall", "-Wextra", "-Wpedantic", "-Werror"];
 
 #[test]
 fn what_the_header_promises_holds_for_c() {
-    let Some(built) = build("CC", "cc", &["-std=c11", "-D_POSIX_C_SOURCE=200809L"], "tests/calls.c", Link::Shared)
-    else {
+    let Some(built) = build(
+        "CC",
+        "cc",
+        &["-std=c11", "-D_POSIX_C_SOURCE=200809L"],
+        "tests/calls.c",
+        Link::Shared,
+    ) else {
         return;
     };
     all_hold(&built.run());
@@ -20,22 +25,32 @@ fn what_the_header_promises_holds_for_c() {
 
 #[test]
 fn and_for_cpp_with_the_static_library() {
-    let Some(built) = build("CXX", "c++", &["-std=c++11", "-x", "c++"], "tests/calls.c", Link::Static) else { return };
+    let Some(built) =
+        build("CXX", "c++", &["-std=c++11", "-x", "c++"], "tests/calls.c", Link::Static)
+    else {
+        return;
+    };
     all_hold(&built.run());
 }
 
 #[test]
 fn the_example_keeps_energy_and_momentum() {
-    let Some(built) = build("CC", "cc", &["-std=c11"], "examples/gravity.c", Link::Shared) else { return };
+    let Some(built) = build("CC", "cc", &["-std=c11"], "examples/gravity.c", Link::Shared) else {
+        return;
+    };
     let output = built.run();
     let said = text(&output.stdout);
     assert!(output.status.success(), "{said}{}", text(&output.stderr));
     let told = |when: &str| -> Vec<f64> {
-        let line = said.lines().find_map(|line| line.strip_prefix(when)).unwrap_or_else(|| panic!("{when}: {said}"));
+        let line = said
+            .lines()
+            .find_map(|line| line.strip_prefix(when))
+            .unwrap_or_else(|| panic!("{when}: {said}"));
         line.split([' ', ',']).filter_map(|word| word.parse().ok()).collect()
     };
     let (before, after) = (told("before:"), told("after:"));
-    let ([kinetic, all, momentum @ ..], [later, still, after @ ..]) = (&before[..], &after[..]) else {
+    let ([kinetic, all, momentum @ ..], [later, still, after @ ..]) = (&before[..], &after[..])
+    else {
         panic!("{said}")
     };
     assert!(*all < -0.1 && *kinetic == 0.0 && *later > 0.01, "they are bound, and fall: {said}");
@@ -47,14 +62,19 @@ fn the_example_keeps_energy_and_momentum() {
 #[test]
 fn the_header_names_what_the_library_has_and_nothing_else() {
     let library = beside("libsprat_c.so");
-    let names = match Command::new("nm").args(["-D", "--defined-only", "-P"]).arg(&library).output() {
+    let names = match Command::new("nm").args(["-D", "--defined-only", "-P"]).arg(&library).output()
+    {
         Ok(output) if output.status.success() => text(&output.stdout),
         _ => return skip("symbols of the library for C: there is no nm here"),
     };
-    let has: BTreeSet<_> = names.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect();
+    let has: BTreeSet<_> =
+        names.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect();
     let header = std::fs::read_to_string(here().join("include/sprat_grape.h")).unwrap();
     let mut declared = BTreeSet::new();
-    for line in header.lines().filter(|line| line.ends_with(");") && !line.starts_with(' ') && !line.starts_with('/')) {
+    for line in header
+        .lines()
+        .filter(|line| line.ends_with(");") && !line.starts_with(' ') && !line.starts_with('/'))
+    {
         let before = line.split('(').next().unwrap();
         declared.insert(before.rsplit([' ', '*']).next().unwrap().to_owned());
     }
@@ -82,7 +102,11 @@ impl Built {
 /// Builds a program without a warning; none, and a word why, where there is no compiler.
 fn build(variable: &str, usual: &str, flags: &[&str], source: &str, link: Link) -> Option<Built> {
     let compiler = std::env::var_os(variable).unwrap_or_else(|| usual.into());
-    if !Command::new(&compiler).arg("--version").output().is_ok_and(|output| output.status.success()) {
+    if !Command::new(&compiler)
+        .arg("--version")
+        .output()
+        .is_ok_and(|output| output.status.success())
+    {
         skip(&format!("the library for C: there is no {} here", compiler.display()));
         return None;
     }
@@ -90,12 +114,16 @@ fn build(variable: &str, usual: &str, flags: &[&str], source: &str, link: Link) 
     let mut command = Command::new(&compiler);
     command.args(flags).args(WARNINGS).arg("-O1").arg(here().join(source));
     command.arg("-I").arg(here().join("include")).arg("-o").arg(folder.path().join("program"));
-    // A linker that finds both takes the shared one: each goes by its path. What follows is no source.
+    // A linker that finds both takes the shared one: each goes by its path. What follows is no
+    // source.
     command.args(["-x", "none"]);
     match link {
         Link::Shared => {
             let library = beside("libsprat_c.so");
-            command.arg(format!("-Wl,-rpath,{}", library.parent().unwrap().display())).arg(library).arg("-pthread");
+            command
+                .arg(format!("-Wl,-rpath,{}", library.parent().unwrap().display()))
+                .arg(library)
+                .arg("-pthread");
         }
         Link::Static => {
             command.arg(beside("libsprat_c.a")).args(STATIC_NEEDS);

@@ -1,4 +1,5 @@
-//! Arrays of NumPy's as a kernel's columns: where they lie, if that can be said safely, and copied otherwise.
+//! Arrays of NumPy's as a kernel's columns: where they lie, if that can be said safely, and copied
+//! otherwise.
 
 use numpy::{Element, PyReadonlyArrayDyn, PyUntypedArray, PyUntypedArrayMethods as _};
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -22,7 +23,9 @@ impl<'py> Numbers<'py> {
     /// The array of a variable that is called `name`.
     pub(crate) fn of(name: &str, given: &Bound<'py, PyAny>) -> PyResult<Self> {
         let wrong = |what: String| {
-            PyTypeError::new_err(format!("{name}: {what}; want a numpy array of float32 or float64 (numpy.asarray)"))
+            PyTypeError::new_err(format!(
+                "{name}: {what}; want a numpy array of float32 or float64 (numpy.asarray)"
+            ))
         };
         let Ok(array) = given.cast::<PyUntypedArray>() else {
             return Err(wrong(format!("a {} is no array", given.get_type().name()?)));
@@ -34,7 +37,9 @@ impl<'py> Numbers<'py> {
         }
         if array.ndim() != 1 {
             let shape = array.shape();
-            return Err(PyValueError::new_err(format!("{name}: an array of shape {shape:?}; want one dimension")));
+            return Err(PyValueError::new_err(format!(
+                "{name}: an array of shape {shape:?}; want one dimension"
+            )));
         }
         if let Ok(array) = given.extract() {
             Kept::new(given, array).map(Self::F64)
@@ -61,7 +66,8 @@ impl<'py> Numbers<'py> {
 
 impl<'py, T: Element + Copy> Kept<'py, T> {
     fn new(given: &Bound<'py, PyAny>, array: PyReadonlyArrayDyn<'py, T>) -> PyResult<Self> {
-        // Numbers that begin at odd addresses cannot be referred to: NumPy copies them to where they can.
+        // Numbers that begin at odd addresses cannot be referred to: NumPy copies them to where
+        // they can.
         if !given.getattr("flags")?.getattr("aligned")?.extract::<bool>()? {
             let aligned = given.call_method0("copy")?;
             let array = aligned.extract::<PyReadonlyArrayDyn<'py, T>>()?;
@@ -76,27 +82,43 @@ impl<'py, T: Element + Copy> Kept<'py, T> {
         Ok(Self::Copied(array.as_array().iter().copied().collect()))
     }
 
-    /// A view with gaps, as every n-th number of the array that owns them: a column of a table, or what a step of a slice leaves out.
-    fn within(given: &Bound<'py, PyAny>, view: &PyReadonlyArrayDyn<'py, T>) -> PyResult<Option<Self>> {
-        let Ok(array) = given.getattr("base")?.extract::<PyReadonlyArrayDyn<'py, T>>() else { return Ok(None) };
+    /// A view with gaps, as every n-th number of the array that owns them: a column of a table, or
+    /// what a step of a slice leaves out.
+    fn within(
+        given: &Bound<'py, PyAny>,
+        view: &PyReadonlyArrayDyn<'py, T>,
+    ) -> PyResult<Option<Self>> {
+        let Ok(array) = given.getattr("base")?.extract::<PyReadonlyArrayDyn<'py, T>>() else {
+            return Ok(None);
+        };
         if !array.getattr("flags")?.getattr("aligned")?.extract::<bool>()? {
             return Ok(None);
         }
         let Ok(all) = array.as_slice() else { return Ok(None) };
         let size = size_of::<T>();
-        let stride = usize::try_from(view.strides()[0]).ok().filter(|bytes| *bytes > 0 && bytes.is_multiple_of(size));
+        let stride = usize::try_from(view.strides()[0])
+            .ok()
+            .filter(|bytes| *bytes > 0 && bytes.is_multiple_of(size));
         let begin = view.as_array().as_ptr().addr().checked_sub(all.as_ptr().addr());
-        let (Some(stride), Some(begin)) = (stride.map(|bytes| bytes / size), begin) else { return Ok(None) };
+        let (Some(stride), Some(begin)) = (stride.map(|bytes| bytes / size), begin) else {
+            return Ok(None);
+        };
         let first = begin / size;
-        let end =
-            view.len().checked_sub(1).and_then(|last| first.checked_add(last.checked_mul(stride)?)?.checked_add(1));
-        let Some(end) = end.filter(|end| begin.is_multiple_of(size) && *end <= all.len()) else { return Ok(None) };
+        let end = view
+            .len()
+            .checked_sub(1)
+            .and_then(|last| first.checked_add(last.checked_mul(stride)?)?.checked_add(1));
+        let Some(end) = end.filter(|end| begin.is_multiple_of(size) && *end <= all.len()) else {
+            return Ok(None);
+        };
         Ok(Some(Self::There { array, first, end, stride }))
     }
 
     fn slice(&self) -> PyResult<(&[T], usize)> {
         match self {
-            Self::There { array, first, end, stride } => Ok((&array.as_slice()?[*first..*end], *stride)),
+            Self::There { array, first, end, stride } => {
+                Ok((&array.as_slice()?[*first..*end], *stride))
+            }
             Self::Copied(numbers) => Ok((numbers, 1)),
         }
     }
@@ -109,20 +131,27 @@ pub(crate) fn arrays<'py>(
     names: &[&str],
     given: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Vec<Numbers<'py>>> {
-    let value = |what: String| PyValueError::new_err(format!("{kind}: {what}; the kernel has {names:?}"));
+    let value =
+        |what: String| PyValueError::new_err(format!("{kind}: {what}; the kernel has {names:?}"));
     let Some(given) = given else {
-        return if names.is_empty() { Ok(Vec::new()) } else { Err(value("nothing was given".to_owned())) };
+        return if names.is_empty() {
+            Ok(Vec::new())
+        } else {
+            Err(value("nothing was given".to_owned()))
+        };
     };
     if let Ok(named) = given.cast::<PyDict>() {
         for name in named.keys() {
-            let name =
-                name.extract::<String>().map_err(|_| PyTypeError::new_err(format!("{kind}: names are strings")))?;
+            let name = name
+                .extract::<String>()
+                .map_err(|_| PyTypeError::new_err(format!("{kind}: names are strings")))?;
             if !names.contains(&&*name) {
                 return Err(value(format!("{name} is no variable")));
             }
         }
         let array = |name: &&str| {
-            let array = named.get_item(*name)?.ok_or_else(|| value(format!("{name} was not given")))?;
+            let array =
+                named.get_item(*name)?.ok_or_else(|| value(format!("{name} was not given")))?;
             Numbers::of(name, &array)
         };
         return names.iter().map(array).collect();
@@ -131,12 +160,17 @@ pub(crate) fn arrays<'py>(
         return of_table(kind, names, table);
     }
     let wrong = |_| {
-        let want = "a dict of arrays by name, a sequence of them, or one of shape (particles, variables)";
+        let want =
+            "a dict of arrays by name, a sequence of them, or one of shape (particles, variables)";
         PyTypeError::new_err(format!("{kind}: want {want}"))
     };
-    let arrays = given.try_iter().map_err(wrong)?.take(names.len() + 1).collect::<PyResult<Vec<_>>>()?;
+    let arrays =
+        given.try_iter().map_err(wrong)?.take(names.len() + 1).collect::<PyResult<Vec<_>>>()?;
     if arrays.len() != names.len() {
-        return Err(value(format!("{} arrays", if arrays.len() > names.len() { "too many" } else { "too few" })));
+        return Err(value(format!(
+            "{} arrays",
+            if arrays.len() > names.len() { "too many" } else { "too few" }
+        )));
     }
     names.iter().zip(&arrays).map(|(name, array)| Numbers::of(name, array)).collect()
 }
@@ -144,14 +178,20 @@ pub(crate) fn arrays<'py>(
 /// The columns of an array whose rows are particles, as NumPy's users and the command line's files
 /// have it. One of one dimension is a column. Nothing is guessed from the shape: a table that would
 /// fit only if it were turned around is refused.
-fn of_table<'py>(kind: &str, names: &[&str], table: &Bound<'py, PyUntypedArray>) -> PyResult<Vec<Numbers<'py>>> {
+fn of_table<'py>(
+    kind: &str,
+    names: &[&str],
+    table: &Bound<'py, PyUntypedArray>,
+) -> PyResult<Vec<Numbers<'py>>> {
     let count = names.len();
-    let shape = format!("({})", table.shape().iter().map(usize::to_string).collect::<Vec<_>>().join(", "));
+    let shape =
+        format!("({})", table.shape().iter().map(usize::to_string).collect::<Vec<_>>().join(", "));
     match *table.shape() {
         [_] if count == 1 => Ok(vec![Numbers::of(names[0], table)?]),
         [_, columns] if columns == count && count > 0 => {
             let all = PySlice::full(table.py());
-            let column = |(at, name): (usize, &&str)| Numbers::of(name, &table.get_item((&all, at))?);
+            let column =
+                |(at, name): (usize, &&str)| Numbers::of(name, &table.get_item((&all, at))?);
             names.iter().enumerate().map(column).collect()
         }
         [rows, _] if rows == count && count > 0 => Err(PyValueError::new_err(format!(

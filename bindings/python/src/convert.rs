@@ -24,7 +24,8 @@ pub(crate) fn sum(name: &str, text: Option<&str>) -> PyResult<Option<Value>> {
     Ok(Some(value))
 }
 
-/// A quantity: a number in the unit that its keyword names, or a text with a unit ("2Gb/s", "90s", "64MiB").
+/// A quantity: a number in the unit that its keyword names, or a text with a unit ("2Gb/s", "90s",
+/// "64MiB").
 #[derive(FromPyObject)]
 pub(crate) enum Quantity {
     Text(String),
@@ -43,7 +44,9 @@ impl Quantity {
         };
         if time.is_zero() || time > MAX_TIMEOUT {
             let most = MAX_TIMEOUT.as_secs();
-            return Err(UsageError::new_err(format!("timeout: {time:?}; want more than 0, and {most} s at most")));
+            return Err(UsageError::new_err(format!(
+                "timeout: {time:?}; want more than 0, and {most} s at most"
+            )));
         }
         Ok(time)
     }
@@ -66,13 +69,16 @@ impl Quantity {
             Self::Text(text) => read(name, sprat_units::size(&text))?,
             number => number.whole(name)?,
         };
-        usize::try_from(bytes).map_err(|_| UsageError::new_err(format!("{name}: {bytes} is more than there can be")))
+        usize::try_from(bytes)
+            .map_err(|_| UsageError::new_err(format!("{name}: {bytes} is more than there can be")))
     }
 
     fn whole(self, name: &str) -> PyResult<u64> {
         match self {
             Self::Whole(number) => Ok(number),
-            _ => Err(UsageError::new_err(format!("{name}: want a whole number, or a text with a unit"))),
+            _ => Err(UsageError::new_err(format!(
+                "{name}: want a whole number, or a text with a unit"
+            ))),
         }
     }
 }

@@ -64,7 +64,9 @@ impl Outcome {
     fn __repr__(&self) -> String {
         let Self { target, length, seconds, .. } = self;
         let verified = if self.verified { "True" } else { "False" };
-        format!("Outcome(target={target:?}, length={length}, verified={verified}, seconds={seconds:.3})")
+        format!(
+            "Outcome(target={target:?}, length={length}, verified={verified}, seconds={seconds:.3})"
+        )
     }
 }
 
@@ -76,7 +78,11 @@ impl Outcome {
             blake3: outcome.blake3.as_ref().map(hex),
             verified: outcome.verified,
             unchanged: outcome.unchanged,
-            sources: outcome.sources.into_iter().map(|served| (served.source, served.bytes)).collect(),
+            sources: outcome
+                .sources
+                .into_iter()
+                .map(|served| (served.source, served.bytes))
+                .collect(),
             progress: Py::new(py, Progress::from(outcome.progress))?,
             seconds: outcome.time.as_secs_f64(),
         })
@@ -84,22 +90,30 @@ impl Outcome {
 }
 
 /// Copies the file at `source` (sprat://, sprats://, http://, https://, or a local path) to `target`: a name, or a directory in which it
-/// keeps its own. It gets its name when all of it is right and on disk; after any interruption the same call goes on.
+/// keeps its own. It gets its name when all of it is right and on disk; after any interruption the
+/// same call goes on.
 ///
-/// hosts: others that have the same file, HOST[:PORT] or addresses; streams: TCP streams; verify: each megabyte on its way; force: replace a
-/// file that is there; restart: throw away what an earlier call left (which is otherwise read and
-/// verified); check: accepted, and without effect by now; preserve: permissions too; limit: bytes a
-/// second, or a text such as "2Gb/s"; token: says who we are; blake3, sha256: what the file must have, hexadecimal; cacert: certificates that are trusted (PEM);
-/// insecure: any is; retries: failures one after the other; timeout: seconds without a byte, or a text such as "5m"; receive_buffer: bytes, 0 for the kernel's choice;
-/// progress: called with a Progress some ten times a second; notice: called with a line of text when something happens that people may
-/// want to know. An exception that one of these raises, KeyboardInterrupt too, stops the copy and is raised from here.
+/// hosts: others that have the same file, HOST[:PORT] or addresses; streams: TCP streams; verify:
+/// each megabyte on its way; force: replace a file that is there; restart: throw away what an
+/// earlier call left (which is otherwise read and verified); check: accepted, and without effect by
+/// now; preserve: permissions too; limit: bytes a second, or a text such as "2Gb/s"; token: says
+/// who we are; blake3, sha256: what the file must have, hexadecimal; cacert: certificates that are
+/// trusted (PEM); insecure: any is; retries: failures one after the other; timeout: seconds without
+/// a byte, or a text such as "5m"; receive_buffer: bytes, 0 for the kernel's choice;
+/// progress: called with a Progress some ten times a second; notice: called with a line of text
+/// when something happens that people may want to know. An exception that one of these raises,
+/// KeyboardInterrupt too, stops the copy and is raised from here.
 #[pyfunction]
 #[pyo3(signature = (
     source, target, *, hosts = Vec::new(), streams = 1, verify = true, force = false, restart = false, check = false,
     preserve = false, limit = None, token = None, blake3 = None, sha256 = None, cacert = None, insecure = false,
     retries = 10, timeout = Quantity::Whole(60), receive_buffer = None, progress = None, notice = None,
 ))]
-#[expect(clippy::too_many_arguments, clippy::fn_params_excessive_bools, reason = "keywords, as Python has them")]
+#[expect(
+    clippy::too_many_arguments,
+    clippy::fn_params_excessive_bools,
+    reason = "keywords, as Python has them"
+)]
 #[expect(clippy::needless_pass_by_value, reason = "what Python hands over is owned")]
 pub(crate) fn copy(
     py: Python<'_>,
@@ -130,7 +144,8 @@ pub(crate) fn copy(
         streams,
         retries,
         patience: timeout.timeout()?,
-        receive_buffer: receive_buffer.map_or(Ok(defaults.receive_buffer), |bytes| bytes.bytes("receive_buffer"))?,
+        receive_buffer: receive_buffer
+            .map_or(Ok(defaults.receive_buffer), |bytes| bytes.bytes("receive_buffer"))?,
         force,
         restart,
         verify,
@@ -161,7 +176,10 @@ struct Callbacks {
 }
 
 /// Runs a copy without Python's lock; with its outcome, what a callback or a signal raised.
-fn run(copy: &Fetch, callbacks: &Callbacks) -> (Result<mover::Outcome, mover::Error>, Option<PyErr>) {
+fn run(
+    copy: &Fetch,
+    callbacks: &Callbacks,
+) -> (Result<mover::Outcome, mover::Error>, Option<PyErr>) {
     let (events, told) = sync_channel(MAX_EVENTS);
     let cancel = copy.cancel();
     std::thread::scope(|scope| {
@@ -176,7 +194,8 @@ fn run(copy: &Fetch, callbacks: &Callbacks) -> (Result<mover::Outcome, mover::Er
     })
 }
 
-/// Hands events to the callbacks until the copy ends, and stops it when one of them, or a signal's handler, raises something.
+/// Hands events to the callbacks until the copy ends, and stops it when one of them, or a signal's
+/// handler, raises something.
 fn listen(told: &Receiver<Event>, callbacks: &Callbacks, cancel: &Cancel) -> Option<PyErr> {
     let mut raised = None;
     loop {
@@ -217,7 +236,9 @@ fn words(event: &Event) -> Option<String> {
         Event::Wrong { offset, bytes, times } => {
             format!("{bytes} B at {offset} arrived wrong (time {times}): fetched again")
         }
-        Event::Retry { why, pause } => format!("{why}; tries again in {:.1} s", pause.as_secs_f64()),
+        Event::Retry { why, pause } => {
+            format!("{why}; tries again in {:.1} s", pause.as_secs_f64())
+        }
         Event::StartsOver { why } => format!("begins anew: {why}"),
         Event::Checking { bytes } => format!("reads and verifies the {bytes} B that are here"),
         Event::Failed { name, why } => format!("{name}: {why}"),

@@ -10,11 +10,31 @@ create_exception!(sprat.flow, Error, PyException, "Why a copy was not made.");
 create_exception!(sprat.flow, UsageError, Error, "What was asked for makes no sense.");
 create_exception!(sprat.flow, NotFound, Error, "The source has no such file.");
 create_exception!(sprat.flow, Denied, Error, "The source does not give it to us.");
-create_exception!(sprat.flow, Unreachable, Error, "Nobody there, or not for long enough; the same call goes on.");
+create_exception!(
+    sprat.flow,
+    Unreachable,
+    Error,
+    "Nobody there, or not for long enough; the same call goes on."
+);
 create_exception!(sprat.flow, Untrusted, Error, "The other end's certificate is not trusted.");
-create_exception!(sprat.flow, ProtocolError, Error, "The other end does not keep to HTTP, or to what it said before.");
-create_exception!(sprat.flow, Changed, Error, "The file changed while it was fetched, again and again.");
-create_exception!(sprat.flow, Corrupt, Error, "Bytes arrive as others than were sent, or have another sum.");
+create_exception!(
+    sprat.flow,
+    ProtocolError,
+    Error,
+    "The other end does not keep to HTTP, or to what it said before."
+);
+create_exception!(
+    sprat.flow,
+    Changed,
+    Error,
+    "The file changed while it was fetched, again and again."
+);
+create_exception!(
+    sprat.flow,
+    Corrupt,
+    Error,
+    "Bytes arrive as others than were sent, or have another sum."
+);
 create_exception!(sprat.flow, Exists, Error, "A file of the destination's name is there.");
 create_exception!(
     sprat.flow,
@@ -27,7 +47,9 @@ create_exception!(
 pub(crate) fn exception(error: &copy::Error) -> PyErr {
     let text = sprat_flow::plain(&error.to_string()).into_owned();
     match error {
-        copy::Error::Usage(_) | copy::Error::Place(PlaceError::NoName(_)) => UsageError::new_err(text),
+        copy::Error::Usage(_) | copy::Error::Place(PlaceError::NoName(_)) => {
+            UsageError::new_err(text)
+        }
         copy::Error::NotFound { .. } => NotFound::new_err(text),
         copy::Error::Denied { .. } => Denied::new_err(text),
         copy::Error::Unreachable { .. } => Unreachable::new_err(text),
@@ -35,12 +57,15 @@ pub(crate) fn exception(error: &copy::Error) -> PyErr {
         copy::Error::Protocol { .. } => ProtocolError::new_err(text),
         copy::Error::Changed { .. } => Changed::new_err(text),
         copy::Error::Corrupt { .. } => Corrupt::new_err(text),
-        copy::Error::Place(PlaceError::Exists(_) | PlaceError::Other { .. }) => Exists::new_err(text),
+        copy::Error::Place(PlaceError::Exists(_) | PlaceError::Other { .. }) => {
+            Exists::new_err(text)
+        }
         copy::Error::Refused { .. }
         | copy::Error::Sink(_)
         | copy::Error::Place(PlaceError::Io { .. })
         | copy::Error::File { .. } => DestinationError::new_err(text),
-        // Only who raised something in a callback, or pressed Ctrl-C, stops a copy; and what was raised is told instead.
+        // Only who raised something in a callback, or pressed Ctrl-C, stops a copy; and what was
+        // raised is told instead.
         copy::Error::Cancelled => Error::new_err(text),
     }
 }

@@ -6,12 +6,19 @@ use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use sprat_grape::{Engine, Error, Inputs, Options, Output, Precision, Program, READY, Shape, Target, check_threads};
+use sprat_grape::{
+    Engine, Error, Inputs, Options, Output, Precision, Program, READY, Shape, Target, check_threads,
+};
 use std::num::NonZeroUsize;
 use std::sync::OnceLock;
 
 create_exception!(sprat.grape, GrapeError, PyException, "Why a kernel was not compiled.");
-create_exception!(sprat.grape, KernelError, GrapeError, "The text is no kernel; line and column, from 1, say where.");
+create_exception!(
+    sprat.grape,
+    KernelError,
+    GrapeError,
+    "The text is no kernel; line and column, from 1, say where."
+);
 
 /// A kernel, ready to be called.
 ///
@@ -57,7 +64,11 @@ pub(crate) fn compile(
         None => None,
         Some("f32") => Some(Precision::F32),
         Some("f64") => Some(Precision::F64),
-        Some(other) => return Err(PyValueError::new_err(format!("precision: {other:?}; want \"f32\" or \"f64\""))),
+        Some(other) => {
+            return Err(PyValueError::new_err(format!(
+                "precision: {other:?}; want \"f32\" or \"f64\""
+            )));
+        }
     };
     let engine = read_engine(threads, target.as_deref())?;
     let asked = Asked { text, precision, threads, target };
@@ -65,13 +76,16 @@ pub(crate) fn compile(
     let (f32, f64) = (OnceLock::new(), OnceLock::new());
     let program = match precision {
         Some(precision) => {
-            let kernel = sprat_grape::Kernel::compile(&asked.text, precision, &engine).map_err(wrong)?;
+            let kernel =
+                sprat_grape::Kernel::compile(&asked.text, precision, &engine).map_err(wrong)?;
             let slot = if precision == Precision::F32 { &f32 } else { &f64 };
             slot.get_or_init(|| kernel).program().clone()
         }
         None => asked.check(&engine).map_err(wrong)?,
     };
-    if let Some(constant) = program.constants().iter().find(|constant| ["i", "j"].contains(&&*constant.name)) {
+    if let Some(constant) =
+        program.constants().iter().find(|constant| ["i", "j"].contains(&&*constant.name))
+    {
         let name = &constant.name;
         return Err(PyValueError::new_err(format!(
             "constant {name}: a call takes arrays under this name; give it another"
@@ -85,7 +99,8 @@ fn read_engine(threads: Option<usize>, target: Option<&str>) -> PyResult<Engine>
     let mut options = Options::default();
     if let Some(threads) = threads {
         let some = NonZeroUsize::new(threads);
-        options.threads = some.ok_or_else(|| PyValueError::new_err("threads: 0; want 1 at least"))?;
+        options.threads =
+            some.ok_or_else(|| PyValueError::new_err("threads: 0; want 1 at least"))?;
         check_threads(options.threads).map_err(|error| PyValueError::new_err(error.to_string()))?;
     }
     let of = |target| Engine::Vector(Options { target, ..options });
@@ -108,11 +123,14 @@ impl Asked {
     /// once, and not in a call.
     fn check(&self, engine: &Engine) -> Result<Program, Error> {
         let one = match engine {
-            Engine::Vector(options) => Engine::Vector(Options { threads: NonZeroUsize::MIN, ..*options }),
+            Engine::Vector(options) => {
+                Engine::Vector(Options { threads: NonZeroUsize::MIN, ..*options })
+            }
             other => *other,
         };
         let compile = |precision| sprat_grape::Kernel::compile(&self.text, precision, &one);
-        let kernel = compile(Precision::F64).or_else(|error| compile(Precision::F32).map_err(|_| error))?;
+        let kernel =
+            compile(Precision::F64).or_else(|error| compile(Precision::F32).map_err(|_| error))?;
         Ok(kernel.program().clone())
     }
 }
@@ -192,14 +210,18 @@ impl Kernel {
     #[getter]
     fn constants<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let all = PyDict::new(py);
-        self.program.constants().iter().try_for_each(|constant| all.set_item(&constant.name, constant.default))?;
+        self.program
+            .constants()
+            .iter()
+            .try_for_each(|constant| all.set_item(&constant.name, constant.default))?;
         Ok(all)
     }
 
     /// For pickle and copy: compiled again where it arrives, for the processor there.
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let Asked { text, precision, threads, target } = &self.asked;
-        let precision = precision.map(|precision| if precision == Precision::F32 { "f32" } else { "f64" });
+        let precision =
+            precision.map(|precision| if precision == Precision::F32 { "f32" } else { "f64" });
         let compile = py.import("sprat.grape")?.getattr("compile")?;
         (compile, (text, precision, *threads, target)).into_pyobject(py)
     }
@@ -234,10 +256,13 @@ impl Kernel {
         for (name, value) in given.into_iter().flat_map(|given| given.iter()) {
             let name = name.extract::<String>()?;
             let Some(place) = known.iter().position(|constant| constant.name == name) else {
-                return Err(PyTypeError::new_err(format!("{name}: the kernel has no such constant")));
+                return Err(PyTypeError::new_err(format!(
+                    "{name}: the kernel has no such constant"
+                )));
             };
             let number = value.extract::<f64>();
-            values[place] = Some(number.map_err(|_| PyTypeError::new_err(format!("{name}: want a number")))?);
+            values[place] =
+                Some(number.map_err(|_| PyTypeError::new_err(format!("{name}: want a number")))?);
         }
         Ok(values)
     }

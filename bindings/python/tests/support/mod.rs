@@ -1,4 +1,5 @@
-//! The package as Python meets it: the extension that was built beside the test, in a package made of it.
+//! The package as Python meets it: the extension that was built beside the test, in a package made
+//! of it.
 
 pub(crate) use sprat_testing::skip;
 use std::fs;
@@ -16,7 +17,11 @@ impl Package {
     /// With this test of Python's; none, and a word why, where there is no Python.
     pub(crate) fn with(test: &'static str) -> Option<Self> {
         let python = std::env::var_os("SPRAT_PYTHON").unwrap_or_else(|| "python3".into());
-        if !Command::new(&python).arg("--version").output().is_ok_and(|output| output.status.success()) {
+        if !Command::new(&python)
+            .arg("--version")
+            .output()
+            .is_ok_and(|output| output.status.success())
+        {
             skip("sprat for Python: there is no python3 here");
             return None;
         }
@@ -30,7 +35,8 @@ impl Package {
             }
         }
         let built = extension();
-        fs::copy(&built, package.join("_sprat.abi3.so")).unwrap_or_else(|error| panic!("{}: {error}", built.display()));
+        fs::copy(&built, package.join("_sprat.abi3.so"))
+            .unwrap_or_else(|error| panic!("{}: {error}", built.display()));
         let file = format!("{test}.py");
         fs::copy(here.join("tests").join(&file), place.path().join(&file)).unwrap();
         Some(Self { place, python, test })

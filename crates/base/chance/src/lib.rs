@@ -1,11 +1,13 @@
 //! Chance from a seed: every machine and every release draws the same numbers.
 //!
-//! A load, a rack on paper or a history of the simulator that a seed reproduces draws from a [`Chance`], and so does
-//! a test. Seeds are recorded, in files of users and in tests, so the numbers that they stand for never change: the
-//! tests of this crate hold them. Nothing here keeps a secret; `sprat_host::random` does.
+//! A load, a rack on paper or a history of the simulator that a seed reproduces draws from a
+//! [`Chance`], and so does a test. Seeds are recorded, in files of users and in tests, so the
+//! numbers that they stand for never change: the tests of this crate hold them. Nothing here keeps
+//! a secret; `sprat_host::random` does.
 
-/// A sequence of numbers that a seed decides: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014), which is small and
-/// fast, passes the usual tests of randomness, and repeats itself after 2^64 numbers.
+/// A sequence of numbers that a seed decides: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014),
+/// which is small and fast, passes the usual tests of randomness, and repeats itself after 2^64
+/// numbers.
 ///
 /// A clone goes on with the same numbers.
 ///
@@ -20,13 +22,15 @@
 pub struct Chance(u64);
 
 impl Chance {
-    /// Returns the sequence of a seed. Seeds may be close to each other: 1 and 2 give unrelated sequences.
+    /// Returns the sequence of a seed. Seeds may be close to each other: 1 and 2 give unrelated
+    /// sequences.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// Returns one of many sequences of a seed, for a program that needs several: they are unrelated.
+    /// Returns one of many sequences of a seed, for a program that needs several: they are
+    /// unrelated.
     #[must_use]
     pub fn stream(seed: u64, stream: u64) -> Self {
         Self(Self(seed).draw() ^ stream.wrapping_mul(0xd134_2543_de82_ef95))
@@ -54,8 +58,9 @@ impl Chance {
         u64::try_from(product >> 64).expect("the high half of 128 bits")
     }
 
-    /// Draws a number from 0 to `bound` - 1, as the remainder of [`draw`](Self::draw): another number than
-    /// [`below`](Self::below) gives. The store's simulator and tests have recorded seeds with it.
+    /// Draws a number from 0 to `bound` - 1, as the remainder of [`draw`](Self::draw): another
+    /// number than [`below`](Self::below) gives. The store's simulator and tests have recorded
+    /// seeds with it.
     ///
     /// # Panics
     /// If `bound` is 0.
@@ -85,8 +90,8 @@ impl Chance {
     }
 }
 
-/// Returns a number for a number, the finaliser of SplitMix64: each bit of the result depends on all bits of `word`,
-/// and no two words have the same result. `mix(0)` is 0.
+/// Returns a number for a number, the finaliser of SplitMix64: each bit of the result depends on
+/// all bits of `word`, and no two words have the same result. `mix(0)` is 0.
 #[must_use]
 pub fn mix(mut word: u64) -> u64 {
     word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -94,8 +99,9 @@ pub fn mix(mut word: u64) -> u64 {
     word ^ (word >> 31)
 }
 
-/// Draws the next number of Marsaglia's xorshift (2003): `state` is that number, and never 0. Recorded seeds of
-/// replication and of the kernels' tests draw from it; a [`Chance`] takes any seed and is the better generator.
+/// Draws the next number of Marsaglia's xorshift (2003): `state` is that number, and never 0.
+/// Recorded seeds of replication and of the kernels' tests draw from it; a [`Chance`] takes any
+/// seed and is the better generator.
 pub fn xorshift(state: &mut u64) -> u64 {
     *state ^= *state << 13;
     *state ^= *state >> 7;
@@ -140,15 +146,25 @@ mod tests {
             drawn(Chance::stream(7, 3), Chance::draw)[..2],
             [1_156_648_547_160_330_306, 1_636_221_917_143_832_206]
         );
-        assert_eq!(drawn(Chance::new(0), Chance::draw_u32), [3_793_791_033, 1_853_398_634, 113_532_184, 4_169_906_344]);
+        assert_eq!(
+            drawn(Chance::new(0), Chance::draw_u32),
+            [3_793_791_033, 1_853_398_634, 113_532_184, 4_169_906_344]
+        );
         assert_eq!(drawn(Chance::new(0), |chance| chance.below(1000)), [883, 431, 26, 970]);
         assert_eq!(drawn(Chance::new(0), |chance| chance.modulo(1000)), [535, 700, 679, 444]);
         assert_eq!(drawn(Chance::new(0), |chance| chance.index(1000)), [535, 700, 679, 444]);
         assert_eq!(drawn(Chance::new(0), |chance| chance.one_in(4)), [false, true, false, true]);
-        let shares =
-            [0.883_310_808_213_642_6, 0.431_527_997_048_509_97, 0.026_433_771_592_597_743, 0.970_881_978_153_828_5];
+        let shares = [
+            0.883_310_808_213_642_6,
+            0.431_527_997_048_509_97,
+            0.026_433_771_592_597_743,
+            0.970_881_978_153_828_5,
+        ];
         assert_eq!(drawn(Chance::new(0), Chance::share), shares);
-        assert_eq!([0, 1, u64::MAX].map(mix), [0, 6_238_072_747_940_578_789, 13_029_008_266_876_403_067]);
+        assert_eq!(
+            [0, 1, u64::MAX].map(mix),
+            [0, 6_238_072_747_940_578_789, 13_029_008_266_876_403_067]
+        );
     }
 
     #[test]

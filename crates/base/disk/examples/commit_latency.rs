@@ -1,6 +1,6 @@
-//! What a durable commit of 200 B costs, on the filesystem of the directory given (default: the current one):
-//! a block written by a `FileDisk`, alone and beside threads that only compute, against appending to a file and calling
-//! fdatasync.
+//! What a durable commit of 200 B costs, on the filesystem of the directory given (default: the
+//! current one): a block written by a `FileDisk`, alone and beside threads that only compute,
+//! against appending to a file and calling fdatasync.
 #![allow(clippy::print_stdout, reason = "an example prints and measures")] // it is what the example is for
 
 use sprat_disk::{Access, AlignedBuf, BLOCK_BYTES, Disk, FileDisk, Op};
@@ -20,7 +20,10 @@ fn main() {
         let mut disk = FileDisk::open(&directory.path().join("disk"), access).expect("a file");
         let how = disk.describe().to_owned();
         report(&how, disk_commits(&mut disk));
-        report("  beside a computing thread on every core", beside_computing(|| disk_commits(&mut disk)));
+        report(
+            "  beside a computing thread on every core",
+            beside_computing(|| disk_commits(&mut disk)),
+        );
     }
     let mut file = std::fs::File::create(directory.path().join("append")).expect("a file");
     let appends = (0..COMMITS).map(|_| {
@@ -60,8 +63,8 @@ fn disk_commits(disk: &mut FileDisk) -> Vec<Duration> {
         let started = Instant::now();
         let offset = (commit * COMMIT_BYTES / BLOCK_BYTES * BLOCK_BYTES) as u64;
         let taken = std::mem::replace(&mut buffer, AlignedBuf::zeroed(0));
-        buffer =
-            finish(disk, Op::Write { buffer: taken, len: BLOCK_BYTES, offset, durable: true }).expect("the buffer");
+        buffer = finish(disk, Op::Write { buffer: taken, len: BLOCK_BYTES, offset, durable: true })
+            .expect("the buffer");
         started.elapsed()
     });
     commits.collect()

@@ -16,7 +16,8 @@ use thiserror::Error;
 /// How the file's bytes travel.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Access {
-    /// From our memory to the device (`O_DIRECT`), where the filesystem takes that: the fastest way to a durable write.
+    /// From our memory to the device (`O_DIRECT`), where the filesystem takes that: the fastest way
+    /// to a durable write.
     Direct,
     /// Through the kernel's page cache: a write completes when the kernel has it.
     Cached,
@@ -41,8 +42,8 @@ pub enum OpenError {
 /// Most files of one name that [`open_locked`] finds removed or renamed when it has locked them.
 const MOST_GONE: usize = 16;
 
-/// Opens the file at `path` for reading and writing, makes it where there is none, and locks it until it is closed.
-/// `more` are flags besides.
+/// Opens the file at `path` for reading and writing, makes it where there is none, and locks it
+/// until it is closed. `more` are flags besides.
 ///
 /// # Errors
 /// `WOULDBLOCK`: somebody else has it locked. Whatever opening it says.
@@ -58,12 +59,17 @@ pub fn open_locked(path: &Path, more: OFlags) -> Result<File, Errno> {
     Err(Errno::WOULDBLOCK)
 }
 
-/// Whether the open file is the one of that name in `folder`. A file that was opened and then locked may not be: the
-/// holder of the lock removed or renamed it in between, and what is written to a file without a name is lost.
+/// Whether the open file is the one of that name in `folder`. A file that was opened and then
+/// locked may not be: the holder of the lock removed or renamed it in between, and what is written
+/// to a file without a name is lost.
 ///
 /// # Errors
 /// The system does not say.
-pub fn is_named(file: impl AsFd, folder: impl AsFd, name: impl rustix::path::Arg) -> Result<bool, Errno> {
+pub fn is_named(
+    file: impl AsFd,
+    folder: impl AsFd,
+    name: impl rustix::path::Arg,
+) -> Result<bool, Errno> {
     let open = rustix::fs::fstat(file)?;
     match rustix::fs::statat(folder, name, AtFlags::empty()) {
         Ok(named) => Ok((named.st_dev, named.st_ino) == (open.st_dev, open.st_ino)),
@@ -92,14 +98,17 @@ impl Engine {
     fn start(file: &File, separate_sync: bool) -> (Self, String) {
         match file.try_clone().and_then(|file| Ring::new(file, separate_sync)) {
             Ok(ring) => (Self::Ring(Box::new(ring)), "io_uring".to_owned()),
-            Err(error) => (Self::Blocking(VecDeque::new()), format!("blocking calls (no io_uring: {error})")),
+            Err(error) => {
+                (Self::Blocking(VecDeque::new()), format!("blocking calls (no io_uring: {error})"))
+            }
         }
     }
 }
 
 impl FileDisk {
-    /// Opens `path`, creating it empty when absent (and then makes its name durable in its directory),
-    /// and locks it. What cannot be had for [`Access::Direct`] is done without and said in [`describe`](Self::describe).
+    /// Opens `path`, creating it empty when absent (and then makes its name durable in its
+    /// directory), and locks it. What cannot be had for [`Access::Direct`] is done without and
+    /// said in [`describe`](Self::describe).
     ///
     /// # Errors
     /// [`OpenError`].
@@ -119,17 +128,22 @@ impl FileDisk {
         let (engine, engine_name) = Engine::start(&file, separate_sync);
         let how = match (&refusal, separate_sync) {
             (None, false) => format!("{engine_name}, O_DIRECT, RWF_DSYNC"),
-            (None, true) => format!("{engine_name}, O_DIRECT, fdatasync (the device has no forced unit access)"),
-            (Some(why), true) => format!("{engine_name}, page cache and fdatasync (no O_DIRECT: {why})"),
+            (None, true) => {
+                format!("{engine_name}, O_DIRECT, fdatasync (the device has no forced unit access)")
+            }
+            (Some(why), true) => {
+                format!("{engine_name}, page cache and fdatasync (no O_DIRECT: {why})")
+            }
             (Some(why), false) => format!("{engine_name}, page cache ({why})"),
         };
         let access = if refusal.is_none() { Access::Direct } else { Access::Cached };
         Ok(Self { path: path.to_owned(), file: Arc::new(file), engine, access, how })
     }
 
-    /// Takes a file that is open for reading, without a lock: others may change it meanwhile. `path` is for messages.
-    /// What cannot be had for [`Access::Direct`] is done without and said in [`describe`](Self::describe); a file
-    /// description that others share becomes direct for them too.
+    /// Takes a file that is open for reading, without a lock: others may change it meanwhile.
+    /// `path` is for messages. What cannot be had for [`Access::Direct`] is done without and
+    /// said in [`describe`](Self::describe); a file description that others share becomes
+    /// direct for them too.
     #[must_use]
     pub fn for_reading(file: File, path: &Path, access: Access) -> Self {
         let refusal = match access {
@@ -150,7 +164,8 @@ impl FileDisk {
         self.access
     }
 
-    /// How bytes reach the device, for the log: the engine, and what had to be done without and why.
+    /// How bytes reach the device, for the log: the engine, and what had to be done without and
+    /// why.
     #[must_use]
     pub fn describe(&self) -> &str {
         &self.how
@@ -167,7 +182,8 @@ impl FileDisk {
     }
 }
 
-/// For what concerns the file as such: its length, its name, its attributes. Bytes go through [`Disk`].
+/// For what concerns the file as such: its length, its name, its attributes. Bytes go through
+/// [`Disk`].
 impl AsFd for FileDisk {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
@@ -180,7 +196,11 @@ fn sync_directory(path: &Path) -> rustix::io::Result<()> {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
-    let directory = rustix::fs::open(parent, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let directory = rustix::fs::open(
+        parent,
+        OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?;
     rustix::fs::fsync(&directory)
 }
 
@@ -189,7 +209,8 @@ fn go_direct(file: impl AsFd) -> Result<(), String> {
     if let Ok(stat) = rustix::fs::statx(&file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN)
         && stat.stx_mask & StatxFlags::DIOALIGN.bits() != 0
     {
-        let (memory, offset) = (stat.stx_dio_mem_align as usize, stat.stx_dio_offset_align as usize);
+        let (memory, offset) =
+            (stat.stx_dio_mem_align as usize, stat.stx_dio_offset_align as usize);
         if memory == 0 || offset == 0 {
             return Err("the filesystem has none".to_owned());
         }
@@ -201,13 +222,18 @@ fn go_direct(file: impl AsFd) -> Result<(), String> {
     rustix::fs::fcntl_setfl(file, flags | OFlags::DIRECT).map_err(|errno| errno.to_string())
 }
 
-/// Whether the device of the file makes a write durable by itself: it can be told to (forced unit access), or has no
-/// volatile cache. For any other the kernel follows a write with `RWF_DSYNC` by a flush, from a work queue bound to
-/// the core that the device interrupts: while a thread computes there, a commit of 45 us takes 4 ms, until the
-/// scheduler's next tick. A separate sync is sent from wherever there is room, in 55 us.
+/// Whether the device of the file makes a write durable by itself: it can be told to (forced unit
+/// access), or has no volatile cache. For any other the kernel follows a write with `RWF_DSYNC` by
+/// a flush, from a work queue bound to the core that the device interrupts: while a thread computes
+/// there, a commit of 45 us takes 4 ms, until the scheduler's next tick. A separate sync is sent
+/// from wherever there is room, in 55 us.
 fn has_fua(file: &File) -> bool {
     let Ok(stat) = rustix::fs::fstat(file) else { return false };
-    let device = format!("/sys/dev/block/{}:{}", rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev));
+    let device = format!(
+        "/sys/dev/block/{}:{}",
+        rustix::fs::major(stat.st_dev),
+        rustix::fs::minor(stat.st_dev)
+    );
     // A partition's queue is its disk's.
     let says = |name: &str, word: &str| {
         ["queue", "../queue"]
@@ -241,7 +267,9 @@ fn block_on(file: &File, op: &mut Op) -> io::Result<()> {
                 // Direct I/O takes whole blocks: what was cut short in one begins with it again.
                 let from = done / BLOCK_BYTES * BLOCK_BYTES;
                 match rustix::io::pread(file, &mut buffer[from..*len], *offset + from as u64) {
-                    Ok(count) if from + count <= done => return Err(io::ErrorKind::UnexpectedEof.into()),
+                    Ok(count) if from + count <= done => {
+                        return Err(io::ErrorKind::UnexpectedEof.into());
+                    }
                     Ok(count) => done = from + count,
                     Err(Errno::INTR) => {}
                     Err(errno) => return Err(errno.into()),
@@ -251,20 +279,22 @@ fn block_on(file: &File, op: &mut Op) -> io::Result<()> {
         }
         Op::Sync => Ok(rustix::fs::fdatasync(file)?),
         Op::Release { offset } => release(file, *offset),
-        Op::Reserve { offset, len } => {
-            reserved(rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, *offset, *len).map_err(io::Error::from))
-        }
+        Op::Reserve { offset, len } => reserved(
+            rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, *offset, *len)
+                .map_err(io::Error::from),
+        ),
     }
 }
 
-/// Ends the file at `offset`. A file that is no longer keeps no blocks behind its end either: a truncation to the size that there is
-/// gives back what was reserved, on ext4 as on XFS.
+/// Ends the file at `offset`. A file that is no longer keeps no blocks behind its end either: a
+/// truncation to the size that there is gives back what was reserved, on ext4 as on XFS.
 pub(crate) fn release(file: &File, offset: u64) -> io::Result<()> {
     let size = file.metadata()?.len();
     file.set_len(size.min(offset))
 }
 
-/// The outcome of a reservation: where there is no such call, the zeroes that are written next do its work.
+/// The outcome of a reservation: where there is no such call, the zeroes that are written next do
+/// its work.
 fn reserved(result: io::Result<()>) -> io::Result<()> {
     match result {
         Err(error) if error.raw_os_error() == Some(Errno::OPNOTSUPP.raw_os_error()) => Ok(()),
@@ -326,7 +356,9 @@ impl Disk for FileDisk {
 
 fn complete(ticket: u64, op: Op, result: io::Result<()>) -> Completion {
     match op {
-        Op::Write { buffer, .. } | Op::Read { buffer, .. } => Completion { ticket, result, buffer: Some(buffer) },
+        Op::Write { buffer, .. } | Op::Read { buffer, .. } => {
+            Completion { ticket, result, buffer: Some(buffer) }
+        }
         Op::Sync | Op::Release { .. } => Completion { ticket, result, buffer: None },
         Op::Reserve { .. } => Completion { ticket, result: reserved(result), buffer: None },
     }
@@ -340,7 +372,10 @@ pub struct FileReader {
 
 impl ReadAt for FileReader {
     fn read_at(&self, into: &mut AlignedBuf, len: usize, offset: u64) -> io::Result<()> {
-        assert!(len.is_multiple_of(BLOCK_BYTES) && offset.is_multiple_of(BLOCK_BYTES as u64), "{len} B at {offset}");
+        assert!(
+            len.is_multiple_of(BLOCK_BYTES) && offset.is_multiple_of(BLOCK_BYTES as u64),
+            "{len} B at {offset}"
+        );
         self.file.read_exact_at(&mut into[..len], offset)
     }
 }

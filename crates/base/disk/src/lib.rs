@@ -1,13 +1,16 @@
-//! Durable writes, and reads ahead: aligned buffers, io_uring, and the trait the simulator stands in for.
+//! Durable writes, and reads ahead: aligned buffers, io_uring, and the trait the simulator stands
+//! in for.
 //!
 //! A [`Disk`] is one file, owned by one thread, which takes a bounded number of operations, never
 //! blocks on them but in [`Disk::wait`], and tells their outcome through [`Disk::poll`].
-//! - [`FileDisk`]: a real file: io_uring, `O_DIRECT` and `RWF_DSYNC` where the filesystem takes them.
+//! - [`FileDisk`]: a real file: io_uring, `O_DIRECT` and `RWF_DSYNC` where the filesystem takes
+//!   them.
 //! - [`MemDisk`]: a file in memory that keeps, loses, tears and refuses writes as its seed and its
 //!   test say, in the caller's virtual time.
 //!
-//! Buffers are owned: [`AlignedBuf`] goes in with the operation and comes back with the [`Completion`].
-//! Whoever submits keeps operations on overlapping ranges from being under way together.
+//! Buffers are owned: [`AlignedBuf`] goes in with the operation and comes back with the
+//! [`Completion`]. Whoever submits keeps operations on overlapping ranges from being under way
+//! together.
 
 mod buffer;
 mod file;
@@ -28,7 +31,8 @@ pub const MAX_IN_FLIGHT: usize = 64;
 /// An operation on a disk. Offsets and lengths are multiples of [`BLOCK_BYTES`].
 #[derive(Debug)]
 pub enum Op {
-    /// Writes the first `len` bytes of `buffer` at `offset`, growing the file when they end behind it.
+    /// Writes the first `len` bytes of `buffer` at `offset`, growing the file when they end behind
+    /// it.
     Write {
         /// The bytes; comes back with the completion.
         buffer: AlignedBuf,
@@ -36,24 +40,26 @@ pub enum Op {
         len: usize,
         /// Where in the file, bytes.
         offset: u64,
-        /// Whether completion means that the bytes survive a power failure (`O_DSYNC`), or only that
-        /// the kernel has them and they survive this process.
+        /// Whether completion means that the bytes survive a power failure (`O_DSYNC`), or only
+        /// that the kernel has them and they survive this process.
         durable: bool,
     },
-    /// Reads from `offset` into the first `len` bytes of `buffer`, of which `wanted` must be there. The file may end behind
-    /// those, in the middle of a block, and what follows in the buffer then means nothing. A file that ends before them is
-    /// `UnexpectedEof`.
+    /// Reads from `offset` into the first `len` bytes of `buffer`, of which `wanted` must be there.
+    /// The file may end behind those, in the middle of a block, and what follows in the buffer
+    /// then means nothing. A file that ends before them is `UnexpectedEof`.
     Read {
         /// Where the bytes go; comes back with the completion.
         buffer: AlignedBuf,
         /// Bytes of `buffer` to read, more than zero.
         len: usize,
-        /// Bytes without which the read has failed: at most `len`, more than zero, of any alignment.
+        /// Bytes without which the read has failed: at most `len`, more than zero, of any
+        /// alignment.
         wanted: usize,
         /// Where in the file, bytes.
         offset: u64,
     },
-    /// Makes every write that completed before this was submitted durable, with the file's size (`fdatasync`).
+    /// Makes every write that completed before this was submitted durable, with the file's size
+    /// (`fdatasync`).
     Sync,
     /// Sets disk space aside without changing the file's size, so that lack of it shows early.
     /// What has no such call takes it for done.
@@ -98,7 +104,8 @@ pub trait Disk {
     /// Begins `op`. Outcomes may come in any order.
     ///
     /// # Panics
-    /// When [`MAX_IN_FLIGHT`] operations are under way, or `op` is not aligned: the caller counts and aligns.
+    /// When [`MAX_IN_FLIGHT`] operations are under way, or `op` is not aligned: the caller counts
+    /// and aligns.
     fn submit(&mut self, ticket: u64, op: Op);
 
     /// The next outcome, if there is one. No system call when there is none.
@@ -111,8 +118,8 @@ pub trait Disk {
     /// When waiting fails; the operations remain under way.
     fn wait(&mut self) -> io::Result<()>;
 
-    /// A descriptor that polls readable when an outcome may have come; `None` if there is none, and then
-    /// either outcomes come within `submit` or only time passes.
+    /// A descriptor that polls readable when an outcome may have come; `None` if there is none, and
+    /// then either outcomes come within `submit` or only time passes.
     fn poll_fd(&self) -> Option<BorrowedFd<'_>>;
 
     /// A handle for reading. It sees what was written by completed operations.
@@ -133,13 +140,27 @@ fn check_aligned(op: &Op) {
     let block = BLOCK_BYTES as u64;
     match op {
         Op::Write { buffer, len, offset, .. } => {
-            assert!(*len > 0 && *len <= buffer.len(), "write of {len} B from a buffer of {}", buffer.len());
-            assert!(len.is_multiple_of(BLOCK_BYTES) && offset.is_multiple_of(block), "write of {len} B at {offset}");
+            assert!(
+                *len > 0 && *len <= buffer.len(),
+                "write of {len} B from a buffer of {}",
+                buffer.len()
+            );
+            assert!(
+                len.is_multiple_of(BLOCK_BYTES) && offset.is_multiple_of(block),
+                "write of {len} B at {offset}"
+            );
         }
         Op::Read { buffer, len, wanted, offset } => {
-            assert!(*len > 0 && *len <= buffer.len(), "read of {len} B into a buffer of {}", buffer.len());
+            assert!(
+                *len > 0 && *len <= buffer.len(),
+                "read of {len} B into a buffer of {}",
+                buffer.len()
+            );
             assert!((1..=*len).contains(wanted), "read of {len} B, of which {wanted} are wanted");
-            assert!(len.is_multiple_of(BLOCK_BYTES) && offset.is_multiple_of(block), "read of {len} B at {offset}");
+            assert!(
+                len.is_multiple_of(BLOCK_BYTES) && offset.is_multiple_of(block),
+                "read of {len} B at {offset}"
+            );
         }
         Op::Sync => {}
         Op::Release { offset } => assert!(offset.is_multiple_of(block), "release from {offset}"),

@@ -74,8 +74,8 @@ struct State {
     opened: bool,
 }
 
-/// A disk in memory. A power failure ([`MemControl::crash`]) keeps what was durable, and of the rest
-/// what the seed says, sector by sector.
+/// A disk in memory. A power failure ([`MemControl::crash`]) keeps what was durable, and of the
+/// rest what the seed says, sector by sector.
 pub struct MemDisk {
     state: Arc<Mutex<State>>,
     life: u64,
@@ -97,7 +97,8 @@ pub struct MemReader {
 impl State {
     /// Moves the writes at the front that are certain by now to the medium.
     fn settle(&mut self) {
-        let certain = self.writes.iter().take_while(|write| write.completed && write.durable).count();
+        let certain =
+            self.writes.iter().take_while(|write| write.completed && write.durable).count();
         for write in self.writes.drain(..certain) {
             self.medium.write(write.offset, &write.bytes);
         }
@@ -107,8 +108,12 @@ impl State {
     fn finish(&mut self, pending: Pending) -> Completion {
         let Pending { ticket, op, sequence, fault, covers, .. } = pending;
         let mut result = match fault {
-            Some(Fault::Io) => Err(io::Error::from_raw_os_error(rustix::io::Errno::IO.raw_os_error())),
-            Some(Fault::NoSpace) => Err(io::Error::from_raw_os_error(rustix::io::Errno::NOSPC.raw_os_error())),
+            Some(Fault::Io) => {
+                Err(io::Error::from_raw_os_error(rustix::io::Errno::IO.raw_os_error()))
+            }
+            Some(Fault::NoSpace) => {
+                Err(io::Error::from_raw_os_error(rustix::io::Errno::NOSPC.raw_os_error()))
+            }
             Some(Fault::Hang) | None => Ok(()),
         };
         let end = match &op {
@@ -129,7 +134,11 @@ impl State {
             Op::Write { buffer, len, offset, durable } => {
                 if result.is_ok() {
                     self.view.write(offset, &buffer[..len]);
-                    let write = self.writes.iter_mut().find(|write| write.sequence == sequence).expect("begun");
+                    let write = self
+                        .writes
+                        .iter_mut()
+                        .find(|write| write.sequence == sequence)
+                        .expect("begun");
                     write.completed = true;
                     write.durable = durable;
                 }
@@ -143,7 +152,9 @@ impl State {
             }
             Op::Sync => {
                 if result.is_ok() {
-                    for write in self.writes.iter_mut().filter(|write| covers.contains(&write.sequence)) {
+                    for write in
+                        self.writes.iter_mut().filter(|write| covers.contains(&write.sequence))
+                    {
                         write.durable = true;
                     }
                 }
@@ -197,7 +208,8 @@ impl MemControl {
         Some(MemDisk { state: self.state.clone(), life: state.life })
     }
 
-    /// Cuts the power: what was not certain is kept, lost or torn, and disks opened so far are dead.
+    /// Cuts the power: what was not certain is kept, lost or torn, and disks opened so far are
+    /// dead.
     pub fn crash(&self) {
         let mut state = lock(&self.state);
         let writes = std::mem::take(&mut state.writes);
@@ -226,7 +238,8 @@ impl MemControl {
         state.opened = false;
     }
 
-    /// Ends the process but not the kernel: what is under way is still done, and disks opened so far are dead.
+    /// Ends the process but not the kernel: what is under way is still done, and disks opened so
+    /// far are dead.
     pub fn kill(&self) {
         let mut state = lock(&self.state);
         for pending in std::mem::take(&mut state.pending) {
@@ -242,7 +255,8 @@ impl MemControl {
         state.now = state.now.max(now);
     }
 
-    /// The virtual clock, nanoseconds: ahead of what was set when someone had to wait for an answer.
+    /// The virtual clock, nanoseconds: ahead of what was set when someone had to wait for an
+    /// answer.
     #[must_use]
     pub fn now(&self) -> u64 {
         lock(&self.state).now
@@ -251,7 +265,12 @@ impl MemControl {
     /// When the next answer is due, nanoseconds; `None` when nothing is under way.
     #[must_use]
     pub fn next_due(&self) -> Option<u64> {
-        lock(&self.state).pending.iter().map(|pending| pending.due).filter(|due| *due != u64::MAX).min()
+        lock(&self.state)
+            .pending
+            .iter()
+            .map(|pending| pending.due)
+            .filter(|due| *due != u64::MAX)
+            .min()
     }
 
     /// Sets how long operations take.
@@ -344,7 +363,8 @@ impl Disk for MemDisk {
         assert!(state.pending.len() < MAX_IN_FLIGHT, "the caller counts");
         let sequence = state.begun;
         state.begun += 1;
-        let fault = state.faults.iter().find(|(number, _)| *number == sequence).map(|(_, fault)| *fault);
+        let fault =
+            state.faults.iter().find(|(number, _)| *number == sequence).map(|(_, fault)| *fault);
         let latency = state.latency;
         let durable = match &op {
             Op::Write { durable, .. } => *durable,
@@ -358,10 +378,21 @@ impl Disk for MemDisk {
         }
         if let Op::Write { buffer, len, offset, .. } = &op {
             let bytes = buffer[..*len].to_vec();
-            state.writes.push(Write { offset: *offset, bytes, sequence, completed: false, durable: false });
+            state.writes.push(Write {
+                offset: *offset,
+                bytes,
+                sequence,
+                completed: false,
+                durable: false,
+            });
         }
         let covers = match &op {
-            Op::Sync => state.writes.iter().filter(|write| write.completed).map(|write| write.sequence).collect(),
+            Op::Sync => state
+                .writes
+                .iter()
+                .filter(|write| write.completed)
+                .map(|write| write.sequence)
+                .collect(),
             _ => Vec::new(),
         };
         state.pending.push(Pending { ticket, op, sequence, due, fault, covers });
@@ -400,7 +431,10 @@ impl Disk for MemDisk {
 
 impl ReadAt for MemReader {
     fn read_at(&self, into: &mut AlignedBuf, len: usize, offset: u64) -> io::Result<()> {
-        assert!(len.is_multiple_of(BLOCK_BYTES) && offset.is_multiple_of(BLOCK_BYTES as u64), "{len} B at {offset}");
+        assert!(
+            len.is_multiple_of(BLOCK_BYTES) && offset.is_multiple_of(BLOCK_BYTES as u64),
+            "{len} B at {offset}"
+        );
         let state = lock(&self.state);
         if state.life != self.life {
             return Err(io::ErrorKind::NotConnected.into());

@@ -24,7 +24,8 @@ struct Slot {
     due: u8,
     /// A write that a sync must still follow.
     unsynced: bool,
-    /// The kernel may not have taken a write and its sync together, and then does not keep their order.
+    /// The kernel may not have taken a write and its sync together, and then does not keep their
+    /// order.
     parted: bool,
     /// The first error.
     error: Option<io::Error>,
@@ -37,7 +38,8 @@ impl Slot {
         let Ok(count) = usize::try_from(result) else {
             let error = io::Error::from_raw_os_error(-result);
             // A sync is cancelled when the write before it was not whole, which has its own answer.
-            let cancelled = sync && error.raw_os_error() == Some(rustix::io::Errno::CANCELED.raw_os_error());
+            let cancelled =
+                sync && error.raw_os_error() == Some(rustix::io::Errno::CANCELED.raw_os_error());
             if !cancelled {
                 self.error.get_or_insert(error);
             }
@@ -68,8 +70,8 @@ impl Slot {
         }
     }
 
-    /// Where in the buffer the rest begins. A read that was cut short in a block, as at a file's end, begins with that
-    /// block again, for direct I/O takes whole blocks.
+    /// Where in the buffer the rest begins. A read that was cut short in a block, as at a file's
+    /// end, begins with that block again, for direct I/O takes whole blocks.
     fn from(&self) -> usize {
         match &self.op {
             Op::Read { .. } => self.done / BLOCK_BYTES * BLOCK_BYTES,
@@ -105,14 +107,22 @@ impl Ring {
     /// When the kernel gives none: too old, or forbidden (as containers often do).
     pub(crate) fn new(file: File, separate_sync: bool) -> io::Result<Self> {
         let uring = IoUring::new(ENTRIES)?;
-        Ok(Self { uring, file, separate_sync, slots: [const { None }; MAX_IN_FLIGHT], in_flight: 0 })
+        Ok(Self {
+            uring,
+            file,
+            separate_sync,
+            slots: [const { None }; MAX_IN_FLIGHT],
+            in_flight: 0,
+        })
     }
 
     /// Begins `op`, which is aligned.
     pub(crate) fn submit(&mut self, ticket: u64, op: Op) {
-        let index = self.slots.iter().position(Option::is_none).expect("a free slot: the caller counts");
+        let index =
+            self.slots.iter().position(Option::is_none).expect("a free slot: the caller counts");
         let unsynced = self.separate_sync && matches!(op, Op::Write { durable: true, .. });
-        self.slots[index] = Some(Slot { ticket, op, done: 0, due: 0, unsynced, parted: false, error: None });
+        self.slots[index] =
+            Some(Slot { ticket, op, done: 0, due: 0, unsynced, parted: false, error: None });
         self.in_flight += 1;
         self.push(index);
     }
@@ -130,10 +140,12 @@ impl Ring {
                 let bytes = &buffer[from..*len];
                 let flags = if *durable && !self.separate_sync { dsync_flag() } else { 0 };
                 let length = u32::try_from(bytes.len()).expect("a write under 4 GiB");
-                let write = opcode::Write::new(fd, bytes.as_ptr(), length).offset(*offset + from as u64);
+                let write =
+                    opcode::Write::new(fd, bytes.as_ptr(), length).offset(*offset + from as u64);
                 let write = write.rw_flags(flags).build();
                 if slot.unsynced {
-                    // The kernel begins the sync when the whole write is done, and cancels it otherwise.
+                    // The kernel begins the sync when the whole write is done, and cancels it
+                    // otherwise.
                     then = Some(sync().user_data(SYNC));
                     write.flags(squeue::Flags::IO_LINK)
                 } else {
@@ -143,16 +155,20 @@ impl Ring {
             Op::Read { buffer, len, offset, .. } => {
                 let bytes = &mut buffer[from..*len];
                 let length = u32::try_from(bytes.len()).expect("a read under 4 GiB");
-                opcode::Read::new(fd, bytes.as_mut_ptr(), length).offset(*offset + from as u64).build()
+                opcode::Read::new(fd, bytes.as_mut_ptr(), length)
+                    .offset(*offset + from as u64)
+                    .build()
             }
             Op::Sync => sync(),
             Op::Release { offset } => {
-                // Older kernels' rings cannot truncate. It takes a moment, and only where a disk is full.
+                // Older kernels' rings cannot truncate. It takes a moment, and only where a disk is
+                // full.
                 slot.error = crate::file::release(&self.file, *offset).err();
                 opcode::Nop::new().build()
             }
             Op::Reserve { offset, len } => {
-                let keep_size = i32::try_from(rustix::fs::FallocateFlags::KEEP_SIZE.bits()).expect("a small flag");
+                let keep_size = i32::try_from(rustix::fs::FallocateFlags::KEEP_SIZE.bits())
+                    .expect("a small flag");
                 opcode::Fallocate::new(fd, *len).offset(*offset).mode(keep_size).build()
             }
         };
@@ -160,13 +176,15 @@ impl Ring {
             slot.due += 1;
             let mark = entry.get_user_data();
             let entry = entry.user_data(mark | index as u64);
-            // SAFETY: the entry points into the buffer of `self.slots[index]`, heap memory that neither moves nor
-            // is touched before the slot is emptied: in `poll`, once the kernel has answered, or never
-            // (`drop` waits for the answer, or leaks the slots). The descriptor is open as long as `self`.
+            // SAFETY: the entry points into the buffer of `self.slots[index]`, heap memory that
+            // neither moves nor is touched before the slot is emptied: in `poll`, once
+            // the kernel has answered, or never (`drop` waits for the answer, or leaks
+            // the slots). The descriptor is open as long as `self`.
             let pushed = unsafe { self.uring.submission().push(&entry) };
             pushed.expect("as many entries as operations have steps");
         }
-        // An interrupted or refused submission leaves the entry queued: the next `submit` or `wait` takes it along.
+        // An interrupted or refused submission leaves the entry queued: the next `submit` or `wait`
+        // takes it along.
         let _ = self.uring.submit();
         slot.parted = !self.uring.submission().is_empty();
     }
@@ -225,7 +243,10 @@ impl Drop for Ring {
         while self.in_flight > 0 {
             if self.wait().is_err() {
                 // The kernel may still write from the buffers: they must outlive us.
-                std::mem::forget(std::mem::replace(&mut self.slots, [const { None }; MAX_IN_FLIGHT]));
+                std::mem::forget(std::mem::replace(
+                    &mut self.slots,
+                    [const { None }; MAX_IN_FLIGHT],
+                ));
                 return;
             }
             while self.poll().is_some() {}

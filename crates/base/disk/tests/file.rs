@@ -1,6 +1,8 @@
 //! A file as a disk: with and without direct I/O, with and without io_uring.
 
-use sprat_disk::{Access, AlignedBuf, BLOCK_BYTES, Disk, FileDisk, MAX_IN_FLIGHT, Op, OpenError, ReadAt};
+use sprat_disk::{
+    Access, AlignedBuf, BLOCK_BYTES, Disk, FileDisk, MAX_IN_FLIGHT, Op, OpenError, ReadAt,
+};
 
 fn buffer(blocks: usize, byte: u8) -> AlignedBuf {
     let mut buffer = AlignedBuf::zeroed(blocks * BLOCK_BYTES);
@@ -8,7 +10,8 @@ fn buffer(blocks: usize, byte: u8) -> AlignedBuf {
     buffer
 }
 
-/// Each of several threads removes the file that it has locked, again and again: none has one without a name.
+/// Each of several threads removes the file that it has locked, again and again: none has one
+/// without a name.
 #[test]
 fn a_file_that_is_locked_has_its_name() {
     let directory = tempfile::tempdir().unwrap();
@@ -16,7 +19,9 @@ fn a_file_that_is_locked_has_its_name() {
     let opened = std::sync::atomic::AtomicU32::new(0);
     let work = || {
         for _ in 0..5_000 {
-            let Ok(file) = sprat_disk::open_locked(&path, rustix::fs::OFlags::empty()) else { continue };
+            let Ok(file) = sprat_disk::open_locked(&path, rustix::fs::OFlags::empty()) else {
+                continue;
+            };
             opened.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             assert!(sprat_disk::is_named(&file, rustix::fs::CWD, &path).unwrap());
             std::fs::remove_file(&path).unwrap();
@@ -30,7 +35,9 @@ fn a_file_that_is_locked_has_its_name() {
 fn disks() -> Vec<(FileDisk, tempfile::TempDir)> {
     let mut disks = Vec::new();
     let shared_memory = std::path::Path::new("/dev/shm");
-    for root in [std::env::temp_dir().as_path(), shared_memory].into_iter().filter(|root| root.is_dir()) {
+    for root in
+        [std::env::temp_dir().as_path(), shared_memory].into_iter().filter(|root| root.is_dir())
+    {
         for access in [Access::Direct, Access::Cached] {
             for ring in [true, false] {
                 let directory = tempfile::tempdir_in(root).unwrap();
@@ -66,7 +73,10 @@ fn what_is_written_is_read() {
         for block in 0..MAX_IN_FLIGHT {
             let offset = (block * BLOCK_BYTES) as u64;
             let buffer = buffer(2, u8::try_from(block).unwrap());
-            disk.submit(block as u64, Op::Write { buffer, len: BLOCK_BYTES, offset, durable: block % 2 == 0 });
+            disk.submit(
+                block as u64,
+                Op::Write { buffer, len: BLOCK_BYTES, offset, durable: block % 2 == 0 },
+            );
         }
         drain(&mut disk, MAX_IN_FLIGHT);
         disk.submit(1, Op::Sync);
@@ -82,7 +92,10 @@ fn what_is_written_is_read() {
                     for (block, bytes) in into.chunks(BLOCK_BYTES).enumerate() {
                         assert!(bytes.iter().all(|byte| usize::from(*byte) == block));
                     }
-                    assert!(reader.read_at(&mut into, BLOCK_BYTES, len as u64).is_err(), "behind the end");
+                    assert!(
+                        reader.read_at(&mut into, BLOCK_BYTES, len as u64).is_err(),
+                        "behind the end"
+                    );
                 });
             }
         });
@@ -94,7 +107,10 @@ fn dropping_a_disk_waits_for_what_is_under_way() {
     for (mut disk, directory) in disks() {
         for block in 0..32u64 {
             let offset = block * 16 * BLOCK_BYTES as u64;
-            disk.submit(block, Op::Write { buffer: buffer(16, 7), len: 16 * BLOCK_BYTES, offset, durable: true });
+            disk.submit(
+                block,
+                Op::Write { buffer: buffer(16, 7), len: 16 * BLOCK_BYTES, offset, durable: true },
+            );
         }
         drop(disk);
         let written = std::fs::read(directory.path().join("file")).unwrap();
@@ -107,14 +123,17 @@ fn a_file_has_one_owner_at_a_time() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("file");
     let first = FileDisk::open(&path, Access::Direct).unwrap();
-    assert!(matches!(FileDisk::open(&path, Access::Cached), Err(OpenError::Locked(locked)) if locked == path));
+    assert!(
+        matches!(FileDisk::open(&path, Access::Cached), Err(OpenError::Locked(locked)) if locked == path)
+    );
     drop(first);
     FileDisk::open(&path, Access::Cached).unwrap();
 }
 
 #[test]
 fn a_file_that_cannot_be_opened_is_named() {
-    let error = FileDisk::open(std::path::Path::new("/proc/no/such"), Access::Direct).err().unwrap();
+    let error =
+        FileDisk::open(std::path::Path::new("/proc/no/such"), Access::Direct).err().unwrap();
     assert!(error.to_string().contains("/proc/no/such"), "{error}");
 }
 
@@ -128,7 +147,8 @@ fn reads_end_where_the_file_does() {
                 let Ok(directory) = tempfile::tempdir_in(root) else { continue };
                 let path = directory.path().join("file");
                 std::fs::write(&path, &content).unwrap();
-                let mut disk = FileDisk::for_reading(std::fs::File::open(&path).unwrap(), &path, access);
+                let mut disk =
+                    FileDisk::for_reading(std::fs::File::open(&path).unwrap(), &path, access);
                 if !ring {
                     disk.without_ring();
                 }
@@ -144,7 +164,11 @@ fn reads_end_where_the_file_does() {
                     let buffer = completion.buffer.expect("buffers come back");
                     let at = usize::try_from(offset).unwrap();
                     if completion.result.is_ok() {
-                        assert_eq!(buffer[..wanted], content[at..][..wanted], "{wanted} of {len} B at {offset}");
+                        assert_eq!(
+                            buffer[..wanted],
+                            content[at..][..wanted],
+                            "{wanted} of {len} B at {offset}"
+                        );
                     }
                     completion.result.map_err(|error| error.kind())
                 };

@@ -8,7 +8,10 @@ const BLOCKS: usize = 4;
 fn write(disk: &mut MemDisk, ticket: u64, block: usize, byte: u8, durable: bool) {
     let mut buffer = AlignedBuf::zeroed(BLOCK_BYTES);
     buffer.fill(byte);
-    disk.submit(ticket, Op::Write { buffer, len: BLOCK_BYTES, offset: (block * BLOCK_BYTES) as u64, durable });
+    disk.submit(
+        ticket,
+        Op::Write { buffer, len: BLOCK_BYTES, offset: (block * BLOCK_BYTES) as u64, durable },
+    );
 }
 
 #[derive(Clone, Debug)]
@@ -139,7 +142,10 @@ fn only_one_opener_at_a_time_and_readers_see_the_file() {
     disk.poll().unwrap();
     let mut buffer = AlignedBuf::zeroed(2 * BLOCK_BYTES);
     disk.reader().read_at(&mut buffer, 2 * BLOCK_BYTES, 0).unwrap();
-    assert!(buffer[..BLOCK_BYTES].iter().all(|byte| *byte == 0) && buffer[BLOCK_BYTES..].iter().all(|byte| *byte == 9));
+    assert!(
+        buffer[..BLOCK_BYTES].iter().all(|byte| *byte == 0)
+            && buffer[BLOCK_BYTES..].iter().all(|byte| *byte == 9)
+    );
     assert!(disk.reader().read_at(&mut buffer, BLOCK_BYTES, 2 * BLOCK_BYTES as u64).is_err());
     drop(disk);
     assert!(control.open().is_some());
@@ -153,13 +159,19 @@ fn reads_are_operations_too() {
     disk.poll().unwrap();
     control.fail(3, Fault::Io);
     let mut read = |len: usize, wanted: usize, offset: u64| {
-        disk.submit(2, Op::Read { buffer: AlignedBuf::zeroed(4 * BLOCK_BYTES), len, wanted, offset });
+        disk.submit(
+            2,
+            Op::Read { buffer: AlignedBuf::zeroed(4 * BLOCK_BYTES), len, wanted, offset },
+        );
         let completion = disk.poll().unwrap();
         (completion.result.map_err(|error| error.kind()), completion.buffer.expect("it comes back"))
     };
     let (result, buffer) = read(4 * BLOCK_BYTES, 2 * BLOCK_BYTES, 0);
     assert!(result.is_ok() && buffer[BLOCK_BYTES - 1] == 0 && buffer[BLOCK_BYTES] == 9);
-    assert_eq!(read(BLOCK_BYTES, 1, 2 * BLOCK_BYTES as u64).0, Err(std::io::ErrorKind::UnexpectedEof));
+    assert_eq!(
+        read(BLOCK_BYTES, 1, 2 * BLOCK_BYTES as u64).0,
+        Err(std::io::ErrorKind::UnexpectedEof)
+    );
     assert!(read(BLOCK_BYTES, BLOCK_BYTES, 0).0.is_ok());
     let error = std::io::Error::from_raw_os_error(5).kind();
     assert_eq!(read(BLOCK_BYTES, BLOCK_BYTES, 0).0, Err(error));

@@ -15,8 +15,8 @@ pub use wait::{retry, wait_until};
 use std::fs;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A line of `/proc/meminfo`, such as `MemAvailable`: in bytes where the kernel gives it in kB, else the number as it is. None
-/// where there is no such line.
+/// A line of `/proc/meminfo`, such as `MemAvailable`: in bytes where the kernel gives it in kB,
+/// else the number as it is. None where there is no such line.
 #[must_use]
 pub fn memory(name: &str) -> Option<u64> {
     memory_in(&fs::read_to_string("/proc/meminfo").ok()?, name)
@@ -32,13 +32,15 @@ fn memory_in(text: &str, name: &str) -> Option<u64> {
     }
 }
 
-/// Takes the lock, also when a thread panicked while it held it: for data that is whole whenever the lock is free, and
-/// between any two statements under it. The panic is reported where it happened; a second one here would only hide it.
+/// Takes the lock, also when a thread panicked while it held it: for data that is whole whenever
+/// the lock is free, and between any two statements under it. The panic is reported where it
+/// happened; a second one here would only hide it.
 pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A number from the kernel's generator (getrandom(2)), which nobody can guess. It never blocks once the machine has started.
+/// A number from the kernel's generator (getrandom(2)), which nobody can guess. It never blocks
+/// once the machine has started.
 ///
 /// # Panics
 /// When the kernel has no such call: it came with Linux 3.17.

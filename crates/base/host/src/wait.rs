@@ -1,21 +1,23 @@
-//! Waiting for what does not say when it happens: a lock of a process that was killed, a server that starts.
+//! Waiting for what does not say when it happens: a lock of a process that was killed, a server
+//! that starts.
 //!
-//! These sleep, so they are for control threads and commands, which have nothing else to do. A node's loop owns its
-//! waiting: it sets a timer instead.
+//! These sleep, so they are for control threads and commands, which have nothing else to do. A
+//! node's loop owns its waiting: it sets a timer instead.
 
 use std::time::{Duration, Instant};
 
-/// Asks `is_so` every `pause` until it is true, for `patience` at most. Returns whether it became true; it is asked
-/// at least once, whatever the patience.
+/// Asks `is_so` every `pause` until it is true, for `patience` at most. Returns whether it became
+/// true; it is asked at least once, whatever the patience.
 pub fn wait_until(patience: Duration, pause: Duration, mut is_so: impl FnMut() -> bool) -> bool {
     retry(patience, pause, |()| true, || if is_so() { Ok(()) } else { Err(()) }).is_ok()
 }
 
-/// Makes an `attempt` every `pause` until one succeeds or fails with an error that does not pass by itself, for
-/// `patience` at most.
+/// Makes an `attempt` every `pause` until one succeeds or fails with an error that does not pass by
+/// itself, for `patience` at most.
 ///
 /// # Errors
-/// That of the last attempt: it was made after `patience`, or `passes` denies that another can do better.
+/// That of the last attempt: it was made after `patience`, or `passes` denies that another can do
+/// better.
 pub fn retry<T, E>(
     patience: Duration,
     pause: Duration,
@@ -26,7 +28,10 @@ pub fn retry<T, E>(
     loop {
         match attempt() {
             Err(error) if begun.elapsed() < patience && passes(&error) => {
-                #[expect(clippy::disallowed_methods, reason = "the caller's thread has nothing else to do")]
+                #[expect(
+                    clippy::disallowed_methods,
+                    reason = "the caller's thread has nothing else to do"
+                )]
                 std::thread::sleep(pause);
             }
             ended => return ended,

@@ -9,10 +9,15 @@ fn a_file_is_replaced_whole_and_its_folder_made() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("a/b.toml");
     replace(&path, b"one").expect("written");
-    fs::write(folder.path().join("a/b.toml.new"), "what a crash left, which is longer").expect("written");
+    fs::write(folder.path().join("a/b.toml.new"), "what a crash left, which is longer")
+        .expect("written");
     replace(&path, b"two").expect("written");
     assert_eq!(fs::read(&path).expect("there"), b"two");
-    assert_eq!(fs::read_dir(folder.path().join("a")).expect("a folder").count(), 1, "nothing is left beside it");
+    assert_eq!(
+        fs::read_dir(folder.path().join("a")).expect("a folder").count(),
+        1,
+        "nothing is left beside it"
+    );
 }
 
 #[test]

@@ -1,9 +1,10 @@
-//! Round trips of 100 bytes over loopback: bare sockets of the standard library, and our drivers, spinning
-//! and waiting, all in one run, each in turn.
+//! Round trips of 100 bytes over loopback: bare sockets of the standard library, and our drivers,
+//! spinning and waiting, all in one run, each in turn.
 //!
 //!     cargo run --release -p sprat-net --example echo [hog]
 //!
-//! Two threads, one to a core; with `hog` a third that computes, and all go where the system puts them.
+//! Two threads, one to a core; with `hog` a third that computes, and all go where the system puts
+//! them.
 
 #![expect(clippy::print_stdout, reason = "a program")]
 
@@ -153,7 +154,10 @@ fn pair(kind: Kind) -> io::Result<(Box<dyn End + Send>, Box<dyn End + Send>)> {
             let to = Some(server.local_addr()?);
             server.set_nonblocking(true)?;
             client.set_nonblocking(true)?;
-            (Box::new(BareUdp { socket: client, to }), Box::new(BareUdp { socket: server, to: None }))
+            (
+                Box::new(BareUdp { socket: client, to }),
+                Box::new(BareUdp { socket: server, to: None }),
+            )
         }
         Kind::BareTcp | Kind::BlockingTcp => {
             let listener = TcpListener::bind(any)?;
@@ -164,17 +168,26 @@ fn pair(kind: Kind) -> io::Result<(Box<dyn End + Send>, Box<dyn End + Send>)> {
                 stream.set_nonblocking(matches!(kind, Kind::BareTcp))?;
                 stream.set_read_timeout(Some(TURN / 50))?;
             }
-            (Box::new(BareTcp { stream: client, server: false }), Box::new(BareTcp { stream: server, server: true }))
+            (
+                Box::new(BareTcp { stream: client, server: false }),
+                Box::new(BareTcp { stream: server, server: true }),
+            )
         }
         Kind::Udp => {
             let server = Udp::bind(any)?;
             let to = Some(server.local_addr());
-            (Box::new(Ours { driver: Udp::bind(any)?, to }), Box::new(Ours { driver: server, to: None }))
+            (
+                Box::new(Ours { driver: Udp::bind(any)?, to }),
+                Box::new(Ours { driver: server, to: None }),
+            )
         }
         Kind::Tcp => {
             let server = Tcp::listen(any)?;
             let to = Some(server.local_addr());
-            (Box::new(Ours { driver: Tcp::connect_only()?, to }), Box::new(Ours { driver: server, to: None }))
+            (
+                Box::new(Ours { driver: Tcp::connect_only()?, to }),
+                Box::new(Ours { driver: server, to: None }),
+            )
         }
     })
 }
@@ -228,8 +241,11 @@ fn main() -> io::Result<()> {
             if !hog {
                 pin(1);
             }
-            let mut servers: Vec<_> =
-                servers.into_iter().zip(VARIANTS).map(|(end, variant)| (end, Waiter::new(variant.waits))).collect();
+            let mut servers: Vec<_> = servers
+                .into_iter()
+                .zip(VARIANTS)
+                .map(|(end, variant)| (end, Waiter::new(variant.waits)))
+                .collect();
             loop {
                 let now = turn.load(Ordering::Relaxed);
                 if now == stop {
@@ -273,8 +289,17 @@ fn main() -> io::Result<()> {
     println!("{:28} {:>8} {:>8} {:>8} {:>8}   us", "round trip", "min", "p50", "p99", "count");
     for (variant, times) in VARIANTS.iter().zip(&mut times) {
         times.sort_unstable();
-        let at = |share: usize| f64::from(times.get(times.len() * share / 1000).copied().unwrap_or(0)) / 1000.0;
-        println!("{:28} {:8.2} {:8.2} {:8.2} {:8}", variant.name, at(0), at(500), at(990), times.len());
+        let at = |share: usize| {
+            f64::from(times.get(times.len() * share / 1000).copied().unwrap_or(0)) / 1000.0
+        };
+        println!(
+            "{:28} {:8.2} {:8.2} {:8.2} {:8}",
+            variant.name,
+            at(0),
+            at(500),
+            at(990),
+            times.len()
+        );
     }
     Ok(())
 }

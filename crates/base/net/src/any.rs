@@ -101,8 +101,8 @@ impl AnyDriver {
         }
     }
 
-    /// Sends an echo request that the far driver answers; whether it has left. Of drivers that bypass the kernel: see
-    /// [`BypassDriver::ping`].
+    /// Sends an echo request that the far driver answers; whether it has left. Of drivers that
+    /// bypass the kernel: see [`BypassDriver::ping`].
     pub fn ping(&mut self, peer: IpAddr, number: u32, len: usize) -> bool {
         match &mut self.tx {
             AnyTx::Bypass(tx) => tx.ping(peer, number, len),

@@ -1,7 +1,7 @@
 //! What a driver counts.
 
-/// What one driver has carried and lost since it was opened. Plain numbers: the driver's thread owns
-/// them, and whoever wants to show them copies them out.
+/// What one driver has carried and lost since it was opened. Plain numbers: the driver's thread
+/// owns them, and whoever wants to show them copies them out.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Counters {
     /// Frames handed to the node.
@@ -12,11 +12,14 @@ pub struct Counters {
     pub frames_out: u64,
     /// Bytes of those frames.
     pub bytes_out: u64,
-    /// Frames not sent because a queue or buffer was full (`EAGAIN`, `ENOBUFS`, or a limit of the driver).
+    /// Frames not sent because a queue or buffer was full (`EAGAIN`, `ENOBUFS`, or a limit of the
+    /// driver).
     pub dropped_full: u64,
-    /// Frames not sent because they are longer than the driver or path carries (`EMSGSIZE`), or empty.
+    /// Frames not sent because they are longer than the driver or path carries (`EMSGSIZE`), or
+    /// empty.
     pub dropped_size: u64,
-    /// Frames not sent because there is no way to the peer: no route, wrong address family, waiting to reconnect.
+    /// Frames not sent because there is no way to the peer: no route, wrong address family,
+    /// waiting to reconnect.
     pub dropped_unreachable: u64,
     /// Frames lost because the peer refused them or its connection broke before they had left.
     pub dropped_refused: u64,
@@ -24,12 +27,13 @@ pub struct Counters {
     pub dropped_other: u64,
     /// Datagrams that came truncated or empty, and stream lengths that no frame has.
     pub malformed: u64,
-    /// Frames that were for somebody else, or of a kind that means nothing to us. Of drivers that see whole frames.
+    /// Frames that were for somebody else, or of a kind that means nothing to us. Of drivers that
+    /// see whole frames.
     pub foreign: u64,
     /// Frames whose checksums do not fit. Of drivers that see whole frames.
     pub corrupt: u64,
-    /// Looks at devices, one a millisecond, at which every frame was in use: what arrives then is kept by the device, or lost.
-    /// Of drivers that have frames of their own.
+    /// Looks at devices, one a millisecond, at which every frame was in use: what arrives then is
+    /// kept by the device, or lost. Of drivers that have frames of their own.
     pub no_buffer: u64,
     /// Errors of single peers that showed while receiving.
     pub receive_errors: u64,
@@ -53,7 +57,11 @@ impl Counters {
     /// Frames that were to be sent and were not.
     #[must_use]
     pub fn dropped(&self) -> u64 {
-        self.dropped_full + self.dropped_size + self.dropped_unreachable + self.dropped_refused + self.dropped_other
+        self.dropped_full
+            + self.dropped_size
+            + self.dropped_unreachable
+            + self.dropped_refused
+            + self.dropped_other
     }
 
     pub(crate) fn received(&mut self, bytes: usize) {

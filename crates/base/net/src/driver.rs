@@ -19,9 +19,9 @@ pub trait Transmit {
     /// Whether frames arrive once and in order as long as the peer stays reachable.
     fn reliable(&self) -> bool;
 
-    /// Takes one frame, gathered from `parts`, to send to `peer`. The parts may be reused on return:
-    /// small frames are copied and leave together at the next [`flush`](Self::flush), large ones
-    /// are handed to the kernel (or device) from where they lie.
+    /// Takes one frame, gathered from `parts`, to send to `peer`. The parts may be reused on
+    /// return: small frames are copied and leave together at the next [`flush`](Self::flush),
+    /// large ones are handed to the kernel (or device) from where they lie.
     ///
     /// Best effort: a frame for which there is no room is dropped and counted, as a network would.
     fn send(&mut self, peer: SocketAddr, parts: &[IoSlice<'_>]);
@@ -41,24 +41,26 @@ pub trait Driver {
     /// The sending half.
     fn tx(&mut self) -> &mut Self::Tx;
 
-    /// Hands frames that have arrived, up to the driver's batch limit, to `sink`, with the sending half;
-    /// returns how many. Never blocks. Errors of single peers are counted, not returned.
+    /// Hands frames that have arrived, up to the driver's batch limit, to `sink`, with the sending
+    /// half; returns how many. Never blocks. Errors of single peers are counted, not returned.
     ///
     /// # Errors
     /// Only those after which the driver cannot receive at all.
     fn receive(&mut self, sink: Sink<'_, Self::Tx>) -> io::Result<usize>;
 
-    /// A descriptor that polls readable when a frame may have arrived; `None` if the driver has none
-    /// (the simulator), and then only time passes.
+    /// A descriptor that polls readable when a frame may have arrived; `None` if the driver has
+    /// none (the simulator), and then only time passes.
     fn poll_fd(&self) -> Option<BorrowedFd<'_>>;
 
-    /// What to sleep on until a frame may have arrived, as things stand: good until the driver is used again, and
-    /// sometimes cheaper than [`poll_fd`](Self::poll_fd), which is good for as long as the driver.
+    /// What to sleep on until a frame may have arrived, as things stand: good until the driver is
+    /// used again, and sometimes cheaper than [`poll_fd`](Self::poll_fd), which is good for as
+    /// long as the driver.
     fn sources<'a>(&'a self, sources: &mut Sources<'a>) {
         sources.extend(self.poll_fd());
     }
 
-    /// Adds what it has carried and lost, and how its devices fare. For whoever watches: may take microseconds.
+    /// Adds what it has carried and lost, and how its devices fare. For whoever watches: may take
+    /// microseconds.
     fn figures(&self, figures: &mut Vec<Figure>) {
         let _ = figures;
     }

@@ -4,8 +4,9 @@ use std::borrow::Cow;
 
 use crate::Counters;
 
-/// A number by name, as metrics have it: names that end in `_total` only grow, and labels stand behind the name, as in
-/// `device_up{device="net_af_packet0"}`. A name has at most [`MAX_NAME`] bytes.
+/// A number by name, as metrics have it: names that end in `_total` only grow, and labels stand
+/// behind the name, as in `device_up{device="net_af_packet0"}`. A name has at most [`MAX_NAME`]
+/// bytes.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Figure {
     /// Its name, perhaps with labels.
@@ -27,11 +28,12 @@ impl Figure {
         Self { name: name.into(), value }
     }
 
-    /// A figure with one to three labels, each a name and a value. Of values, what has a meaning of its own in metrics is
-    /// replaced by `_`.
+    /// A figure with one to three labels, each a name and a value. Of values, what has a meaning of
+    /// its own in metrics is replaced by `_`.
     #[must_use]
     pub fn labelled(name: &'static str, labels: &[(&'static str, &str)], value: u64) -> Self {
-        let plain = |c: char| if c.is_ascii_graphic() && !matches!(c, '"' | '\\') { c } else { '_' };
+        let plain =
+            |c: char| if c.is_ascii_graphic() && !matches!(c, '"' | '\\') { c } else { '_' };
         let label = |(name, value): &(&str, &str)| {
             let value: String = value.chars().take(MAX_LABEL).map(plain).collect();
             format!("{name}=\"{value}\"")
@@ -79,7 +81,8 @@ mod tests {
 
     #[test]
     fn labels_are_plain_and_short() {
-        let figure = Figure::labelled("up", &[("device", "a\"b\\c\nd"), ("mac", &"x".repeat(100))], 1);
+        let figure =
+            Figure::labelled("up", &[("device", "a\"b\\c\nd"), ("mac", &"x".repeat(100))], 1);
         assert_eq!(figure.name, format!("up{{device=\"a_b_c_d\",mac=\"{}\"}}", "x".repeat(64)));
     }
 }

@@ -5,14 +5,16 @@
 //! [`Transmit::reliable`] says otherwise; the `rpc` crate above makes calls of them.
 //!
 //! - [`Locator`] names an endpoint and its transport; [`AnyDriver::open`] opens it.
-//! - [`Udp`] and [`Tcp`] are the kernel's transports, [`Mem`] is a network in memory with its own time.
+//! - [`Udp`] and [`Tcp`] are the kernel's transports, [`Mem`] is a network in memory with its own
+//!   time.
 //! - [`Idle`] decides, between two rounds of a node's loop, whether to spin, yield or sleep.
 //!
-//! - [`bypass`] is the driver that goes past the kernel: a host on [`ether`] over memory that processes share and, with
-//!   the feature `dpdk`, over the devices DPDK drives.
+//! - [`bypass`] is the driver that goes past the kernel: a host on [`ether`] over memory that
+//!   processes share and, with the feature `dpdk`, over the devices DPDK drives.
 //!
-//! But for shared memory, DPDK and one instruction ([`ticks`]) the crate has no `unsafe`: system calls go through `rustix`,
-//! `socket2` and, for what those two lack, `nix` (`UDP_GRO` and its control message) and `perf-event2` (counters of events).
+//! But for shared memory, DPDK and one instruction ([`ticks`]) the crate has no `unsafe`: system
+//! calls go through `rustix`, `socket2` and, for what those two lack, `nix` (`UDP_GRO` and its
+//! control message) and `perf-event2` (counters of events).
 
 mod any;
 pub mod bypass;

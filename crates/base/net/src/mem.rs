@@ -12,7 +12,8 @@ use std::time::Duration;
 use crate::driver::Sink;
 use crate::{Counters, Driver, MAX_FRAME, Nanos, Transmit};
 
-/// Frames that wait at a port, and frames under way in a hub for each port; those beyond are dropped.
+/// Frames that wait at a port, and frames under way in a hub for each port; those beyond are
+/// dropped.
 pub const QUEUE_LIMIT: usize = 16_384;
 
 /// Frames that one [`Driver::receive`] hands out.
@@ -65,8 +66,9 @@ type Policy = Box<dyn FnMut(Flight<'_>) -> Fate>;
 
 /// A network that ports plug into. Clones are handles of the same network.
 ///
-/// Time is the caller's: nothing arrives but by [`deliver_until`](Self::deliver_until). The same calls
-/// give the same deliveries, in the same order. Without a policy frames arrive at once, each once.
+/// Time is the caller's: nothing arrives but by [`deliver_until`](Self::deliver_until). The same
+/// calls give the same deliveries, in the same order. Without a policy frames arrive at once, each
+/// once.
 #[derive(Clone)]
 pub struct Hub {
     inner: Rc<RefCell<Inner>>,
@@ -136,7 +138,8 @@ impl Hub {
             return Err(io::ErrorKind::AddrInUse.into());
         }
         inner.ports.insert(address, Port::default());
-        let tx = MemTx { hub: self.clone(), address, staged: Vec::new(), counters: Counters::default() };
+        let tx =
+            MemTx { hub: self.clone(), address, staged: Vec::new(), counters: Counters::default() };
         Ok(Mem { tx })
     }
 
@@ -153,13 +156,16 @@ impl Hub {
     }
 
     /// Moves time on to `now` and frames due by then into their ports, earliest first;
-    /// returns how many. Time never goes back: an earlier `now` delivers what is due and leaves time alone.
+    /// returns how many. Time never goes back: an earlier `now` delivers what is due and leaves
+    /// time alone.
     pub fn deliver_until(&self, now: Nanos) -> usize {
         let mut inner = self.inner.borrow_mut();
         inner.now = inner.now.max(now);
         let mut delivered = 0;
         while inner.under_way.peek().is_some_and(|Reverse(delivery)| delivery.due <= now) {
-            let Some(Reverse(Delivery { from, to, frame, .. })) = inner.under_way.pop() else { break };
+            let Some(Reverse(Delivery { from, to, frame, .. })) = inner.under_way.pop() else {
+                break;
+            };
             match inner.ports.get_mut(&to) {
                 Some(port) if port.waiting.len() < QUEUE_LIMIT => {
                     port.waiting.push_back((from, frame));
@@ -188,7 +194,8 @@ impl Hub {
 }
 
 impl Inner {
-    /// Sends a frame on its way, or drops it as the policy will. Returns whether there was room for it.
+    /// Sends a frame on its way, or drops it as the policy will. Returns whether there was room for
+    /// it.
     fn launch(&mut self, from: SocketAddr, to: SocketAddr, frame: Vec<u8>) -> bool {
         if self.under_way.len() >= QUEUE_LIMIT * self.ports.len().max(1) {
             self.recycle(frame);
@@ -268,10 +275,20 @@ impl Driver for Mem {
 }
 
 /// [`Driver::receive`], for whoever holds the sending half: `of` finds it.
-pub(crate) fn receive<T>(holder: &mut T, of: impl Fn(&mut T) -> &mut MemTx, sink: Sink<'_, T>) -> io::Result<usize> {
+pub(crate) fn receive<T>(
+    holder: &mut T,
+    of: impl Fn(&mut T) -> &mut MemTx,
+    sink: Sink<'_, T>,
+) -> io::Result<usize> {
     for taken in 0..RECEIVE_BATCH {
         let tx = of(holder);
-        let next = tx.hub.inner.borrow_mut().ports.get_mut(&tx.address).and_then(|port| port.waiting.pop_front());
+        let next = tx
+            .hub
+            .inner
+            .borrow_mut()
+            .ports
+            .get_mut(&tx.address)
+            .and_then(|port| port.waiting.pop_front());
         let Some((peer, frame)) = next else { return Ok(taken) };
         tx.counters.received(frame.len());
         sink(holder, peer, &frame);

@@ -13,8 +13,9 @@ use crate::{AnyDriver, Bypass, Locator, Tcp, Transport, Udp};
 pub enum Role<'a> {
     /// To be reached at the locator.
     Listen,
-    /// To reach services such as the locator's: own address and port are the system's choice, unless this locator, of
-    /// the same transport, says what they are. Of `fast+dpdk` it also names the device; otherwise that is the first.
+    /// To reach services such as the locator's: own address and port are the system's choice,
+    /// unless this locator, of the same transport, says what they are. Of `fast+dpdk` it also
+    /// names the device; otherwise that is the first.
     Connect(Option<&'a Locator>),
 }
 
@@ -32,7 +33,8 @@ pub struct OpenError {
 }
 
 impl AnyDriver {
-    /// Opens the driver that `locator` asks for. A host's name is looked up, which can take seconds.
+    /// Opens the driver that `locator` asks for. A host's name is looked up, which can take
+    /// seconds.
     ///
     /// # Errors
     /// [`OpenError`]: the name is unknown, the address taken, forbidden or another machine's, or the
@@ -50,13 +52,19 @@ impl AnyDriver {
         Self::open_with(locator, Role::Listen, Some(share))
     }
 
-    fn open_with(locator: &Locator, role: Role<'_>, mut share: Option<Share>) -> Result<Self, OpenError> {
+    fn open_with(
+        locator: &Locator,
+        role: Role<'_>,
+        mut share: Option<Share>,
+    ) -> Result<Self, OpenError> {
         let own = match role {
             Role::Connect(Some(own)) if own.transport.name() == locator.transport.name() => own,
             _ => locator,
         };
         let fail = |cause: io::Error, mend| OpenError { locator: own.to_string(), cause, mend };
-        let addresses = own.resolve().map_err(|cause| fail(cause, "check the host's name, or give its address"))?;
+        let addresses = own
+            .resolve()
+            .map_err(|cause| fail(cause, "check the host's name, or give its address"))?;
         let given = role == Role::Listen || !std::ptr::eq(own, locator);
         let mut last = None;
         for address in addresses {
@@ -83,7 +91,9 @@ fn open(transport: &Transport, own: SocketAddr, role: Role<'_>) -> io::Result<An
     Ok(match (transport, role) {
         (Transport::Tcp, Role::Listen) => AnyDriver::from(Tcp::listen(own)?),
         (Transport::Tcp, Role::Connect(_)) => AnyDriver::from(Tcp::connect_only()?),
-        (Transport::FastUdp | Transport::FastDpdk(_), Role::Listen) => AnyDriver::from(Udp::bind(own)?),
+        (Transport::FastUdp | Transport::FastDpdk(_), Role::Listen) => {
+            AnyDriver::from(Udp::bind(own)?)
+        }
         (Transport::FastUdp | Transport::FastDpdk(_), Role::Connect(_)) => {
             let mut udp = Udp::bind(own)?;
             // Without it a peer where no process listens looks like one that is silent.
@@ -93,10 +103,18 @@ fn open(transport: &Transport, own: SocketAddr, role: Role<'_>) -> io::Result<An
     })
 }
 
-fn bypass_kernel(bypass: &Bypass, address: SocketAddr, given: bool, share: Option<Share>) -> io::Result<AnyDriver> {
+fn bypass_kernel(
+    bypass: &Bypass,
+    address: SocketAddr,
+    given: bool,
+    share: Option<Share>,
+) -> io::Result<AnyDriver> {
     match given {
         // The locator is the peer's: of ours nothing is known.
-        false => Ok(BypassDriver::open(&Bypass::default(), Address::LinkLocal(address.is_ipv6()))?.into()),
+        false => {
+            Ok(BypassDriver::open(&Bypass::default(), Address::LinkLocal(address.is_ipv6()))?
+                .into())
+        }
         true if address.ip().is_unspecified() => {
             let reason = "a host that bypasses the kernel needs an address of its own";
             Err(io::Error::new(io::ErrorKind::AddrNotAvailable, reason))
@@ -119,19 +137,31 @@ fn unspecified(address: SocketAddr) -> SocketAddr {
 
 fn mend_of_bypass(cause: &io::Error) -> &'static str {
     match cause.kind() {
-        io::ErrorKind::Unsupported => "build it with `--features dpdk`, or use `fast+udp:host=..,port=..` in its place",
+        io::ErrorKind::Unsupported => {
+            "build it with `--features dpdk`, or use `fast+udp:host=..,port=..` in its place"
+        }
         io::ErrorKind::AddrNotAvailable => "write the host's address on that network",
-        io::ErrorKind::PermissionDenied => "run as root, or give the user the device and huge pages (docs/bypass.md)",
+        io::ErrorKind::PermissionDenied => {
+            "run as root, or give the user the device and huge pages (docs/bypass.md)"
+        }
         _ => "docs/bypass.md tells which devices there are and what they take",
     }
 }
 
 fn mend(cause: &io::Error) -> &'static str {
     match cause.kind() {
-        io::ErrorKind::AddrInUse => "stop whoever has the port (`ss -lntup` shows it), or choose another port",
-        io::ErrorKind::AddrNotAvailable => "give an address of this machine (`ip address` lists them)",
-        io::ErrorKind::PermissionDenied => "choose a port from 1024 up, or run with the right to use lower ones",
-        io::ErrorKind::Unsupported => "this kernel lacks what the transport needs; use `tcp` in its place",
+        io::ErrorKind::AddrInUse => {
+            "stop whoever has the port (`ss -lntup` shows it), or choose another port"
+        }
+        io::ErrorKind::AddrNotAvailable => {
+            "give an address of this machine (`ip address` lists them)"
+        }
+        io::ErrorKind::PermissionDenied => {
+            "choose a port from 1024 up, or run with the right to use lower ones"
+        }
+        io::ErrorKind::Unsupported => {
+            "this kernel lacks what the transport needs; use `tcp` in its place"
+        }
         _ => "see the cause",
     }
 }

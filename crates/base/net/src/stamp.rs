@@ -20,8 +20,9 @@ const LAPS: usize = 4096;
 /// How long a scale is measured: the error is then below one in 10,000.
 const MEASURED: Duration = Duration::from_millis(20);
 
-/// The processor's time stamp counter, which every core of a machine of today counts alike; nanoseconds on processors
-/// without one. One reading takes 7 to 20 ns. See [`Scale`] for what a tick is.
+/// The processor's time stamp counter, which every core of a machine of today counts alike;
+/// nanoseconds on processors without one. One reading takes 7 to 20 ns. See [`Scale`] for what a
+/// tick is.
 #[inline]
 #[must_use]
 pub fn ticks() -> u64 {
@@ -120,7 +121,8 @@ impl Laps {
     }
 }
 
-/// A driver's sending half that takes a [`stamp`] when it is first used: up to there the time was its user's.
+/// A driver's sending half that takes a [`stamp`] when it is first used: up to there the time was
+/// its user's.
 pub struct Stamped<'a, T: ?Sized> {
     tx: &'a mut T,
     /// When; 0 for not yet.

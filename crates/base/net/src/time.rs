@@ -3,8 +3,8 @@
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
-/// Nanoseconds since a moment of the clock owner's choice (a process's start, or zero in the simulator).
-/// Monotonic; comparable only within one node.
+/// Nanoseconds since a moment of the clock owner's choice (a process's start, or zero in the
+/// simulator). Monotonic; comparable only within one node.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Nanos(pub u64);
 

@@ -13,14 +13,16 @@ use sprat_net::{Bypass, Driver, Idle, Locator, Mode, Nanos, Policy, Sources, Tra
 /// A locator of one end of a memory interface.
 fn end(folder: &Path, host: &str, role: &str, number: usize) -> Locator {
     let socket = folder.join(format!("memif{number}.sock"));
-    let device = format!("net_memif{number},role={role},socket={},socket-abstract=no", socket.display());
+    let device =
+        format!("net_memif{number},role={role},socket={},socket-abstract=no", socket.display());
     format!("fast+dpdk:host={host},port=7,dev={device}").parse().expect("a locator")
 }
 
 fn open(locator: &Locator) -> BypassDriver {
     let Transport::FastDpdk(bypass) = &locator.transport else { panic!("{locator}") };
     let address = locator.resolve().expect("an address")[0];
-    BypassDriver::open(bypass, Address::Own(address)).unwrap_or_else(|error| panic!("{locator}: {error}"))
+    BypassDriver::open(bypass, Address::Own(address))
+        .unwrap_or_else(|error| panic!("{locator}: {error}"))
 }
 
 /// Two hosts, joined, and the address of the second.
@@ -61,7 +63,11 @@ fn frames_of_all_sizes_come_back() {
         exchange(&mut client, &mut server, to, &sizes);
         exchange(&mut client, &mut server, to, &[200; 200]);
         let counters = *client.counters();
-        assert_eq!((counters.dropped(), counters.malformed, counters.corrupt), (0, 0, 0), "{counters:?}");
+        assert_eq!(
+            (counters.dropped(), counters.malformed, counters.corrupt),
+            (0, 0, 0),
+            "{counters:?}"
+        );
     }
 }
 
@@ -123,7 +129,10 @@ fn a_peer_that_goes_and_comes_back_is_met_again_and_nothing_leaks() {
             send(client.tx(), to, &frame(number, 1000));
             client.tx().flush();
         }
-        assert!(client.counters().dropped_full >= 1000 * life, "frames for nobody are dropped and counted");
+        assert!(
+            client.counters().dropped_full >= 1000 * life,
+            "frames for nobody are dropped and counted"
+        );
         assert!(client.frames_in_use() < 2048, "{} frames in use", client.frames_in_use());
     }
 }
@@ -163,7 +172,11 @@ fn frames_that_cannot_go_are_counted() {
         send(client.tx(), at("10.9.0.99:7"), &frame(number, 100));
     }
     let counters = client.counters();
-    assert_eq!((counters.dropped_size, counters.dropped_unreachable), (2, 1 + 36), "64 wait for an absent neighbour");
+    assert_eq!(
+        (counters.dropped_size, counters.dropped_unreachable),
+        (2, 1 + 36),
+        "64 wait for an absent neighbour"
+    );
 }
 
 #[test]
@@ -207,7 +220,8 @@ fn two_links_carry_more_than_either_and_stand_in_for_one_another() {
     exchange(&mut client, &mut server, to, &[1000; 100]);
 }
 
-/// One end on a thread of its own, which sleeps whenever there is nothing to do: neither time nor anybody else wakes it.
+/// One end on a thread of its own, which sleeps whenever there is nothing to do: neither time nor
+/// anybody else wakes it.
 fn sleeper(locator: &Locator, mut work: impl FnMut(&mut BypassDriver) -> bool) {
     let start = Instant::now();
     let clock = || Nanos(0) + start.elapsed();
@@ -227,8 +241,8 @@ fn sleeper(locator: &Locator, mut work: impl FnMut(&mut BypassDriver) -> bool) {
 #[test]
 fn whoever_sleeps_is_woken() {
     let folder = tempfile::tempdir().expect("a folder");
-    let [server, client] =
-        [("10.9.0.2", "server"), ("10.9.0.1", "client")].map(|(host, role)| end(folder.path(), host, role, 0));
+    let [server, client] = [("10.9.0.2", "server"), ("10.9.0.1", "client")]
+        .map(|(host, role)| end(folder.path(), host, role, 0));
     const ROUNDS: u64 = 3000;
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -266,8 +280,9 @@ fn more_interfaces_than_a_sleeper_can_wait_for_are_looked_at() {
     let folder = tempfile::tempdir().expect("a folder");
     let many = |host: &str, role: &str| -> BypassDriver {
         let devices = (1..8).map(|number| end(folder.path(), host, role, number).to_string());
-        let devices: String =
-            devices.map(|locator| format!(",dev={}", locator.split_once("dev=").expect("one").1)).collect();
+        let devices: String = devices
+            .map(|locator| format!(",dev={}", locator.split_once("dev=").expect("one").1))
+            .collect();
         open(&format!("{}{devices}", end(folder.path(), host, role, 0)).parse().expect("a locator"))
     };
     let (mut server, mut client) = (many("10.9.0.2", "server"), many("10.9.0.1", "client"));

@@ -1,4 +1,5 @@
-//! Stamps that count events: by those of the kernel, which any machine has, and by those of the processor, where it has them.
+//! Stamps that count events: by those of the kernel, which any machine has, and by those of the
+//! processor, where it has them.
 
 use std::time::Duration;
 
@@ -10,7 +11,9 @@ const NAP: Duration = Duration::from_millis(50);
 
 /// Nothing on a machine that lets nobody count.
 fn start(event: Event) -> Option<Count> {
-    Count::start(event).inspect_err(|error| skip(&format!("stamps that count {event}: {error}"))).ok()
+    Count::start(event)
+        .inspect_err(|error| skip(&format!("stamps that count {event}: {error}")))
+        .ok()
 }
 
 #[test]
@@ -59,7 +62,10 @@ fn the_processor_counts_or_it_is_said_why_not() {
     for event in Event::HARDWARE {
         assert_eq!(event.word().parse(), Ok(event));
         match Count::start(event) {
-            Ok(count) => assert!(event != Event::Instructions || count.cost() > 0, "a stamp is some instructions"),
+            Ok(count) => assert!(
+                event != Event::Instructions || count.cost() > 0,
+                "a stamp is some instructions"
+            ),
             Err(error) => {
                 let said = error.to_string();
                 for word in [event.word(), "perf_event_open: ", "; "] {

@@ -1,4 +1,5 @@
-//! Several nodes on one of DPDK's devices, each on a queue and a thread of its own, and one address for all.
+//! Several nodes on one of DPDK's devices, each on a queue and a thread of its own, and one address
+//! for all.
 #![cfg(feature = "dpdk")]
 
 mod common;
@@ -14,7 +15,9 @@ use std::time::{Duration, Instant};
 use common::network::{alone, cable};
 use common::{PATIENCE, at, echo, frame, send, take, until};
 use sprat_net::bypass::{Address, BypassDriver, Share, shares};
-use sprat_net::{AnyDriver, Bypass, Driver, Figure, Idle, Locator, Mode, Nanos, Policy, Sources, Transmit, Waker};
+use sprat_net::{
+    AnyDriver, Bypass, Driver, Figure, Idle, Locator, Mode, Nanos, Policy, Sources, Transmit, Waker,
+};
 
 const NODES: usize = 3;
 
@@ -37,11 +40,18 @@ struct Orders {
 }
 
 /// A node that sends back all that comes, and sleeps when nothing does: no clock wakes it.
-fn serve(device: &str, number: usize, share: Share, orders: &Orders, open: &Sender<Waker>) -> BTreeMap<String, u64> {
+fn serve(
+    device: &str,
+    number: usize,
+    share: Share,
+    orders: &Orders,
+    open: &Sender<Waker>,
+) -> BTreeMap<String, u64> {
     let port = at(FIRST).port() + u16::try_from(number).expect("few");
     let locator = format!("fast+dpdk:host={},port={port},dev={device}", at(FIRST).ip());
     let locator: Locator = locator.parse().expect("a locator");
-    let mut driver = AnyDriver::open_share(&locator, share).unwrap_or_else(|error| panic!("{error}"));
+    let mut driver =
+        AnyDriver::open_share(&locator, share).unwrap_or_else(|error| panic!("{error}"));
     let start = Instant::now();
     let now = || Nanos(0) + start.elapsed();
     let mut idle = Idle::new(Policy::of(Mode::Sleep), now()).expect("a bell");
@@ -56,7 +66,8 @@ fn serve(device: &str, number: usize, share: Share, orders: &Orders, open: &Send
         let until = || {
             let (mut sources, mut bells) = (Sources::default(), Sources::default());
             driver.sources(&mut sources);
-            let napping = sources.is_empty() || sources.longest().is_some_and(|nap| nap.as_millis() <= 1);
+            let napping =
+                sources.is_empty() || sources.longest().is_some_and(|nap| nap.as_millis() <= 1);
             bells.extend(sources.iter());
             (now() + PATIENCE, if napping { sources } else { bells })
         };
@@ -70,10 +81,12 @@ fn serve(device: &str, number: usize, share: Share, orders: &Orders, open: &Send
 /// Sends each node some frames, and has all of them back.
 fn talk(client: &mut BypassDriver, nodes: impl Iterator<Item = usize>) {
     for number in nodes {
-        let to = SocketAddr::new(at(FIRST).ip(), at(FIRST).port() + u16::try_from(number).expect("few"));
+        let to =
+            SocketAddr::new(at(FIRST).ip(), at(FIRST).port() + u16::try_from(number).expect("few"));
         for round in 0..50 {
-            let frames: Vec<_> =
-                (0..8).map(|at| frame(round * 8 + at, 20 + 150 * usize::try_from(at).expect("few"))).collect();
+            let frames: Vec<_> = (0..8)
+                .map(|at| frame(round * 8 + at, 20 + 150 * usize::try_from(at).expect("few")))
+                .collect();
             frames.iter().for_each(|frame| send(client.tx(), to, frame));
             client.tx().flush();
             let mut back = Vec::new();
@@ -83,8 +96,11 @@ fn talk(client: &mut BypassDriver, nodes: impl Iterator<Item = usize>) {
             });
             assert!(back.iter().all(|(from, _)| *from == to), "node {number} answers itself");
             let same = frames.iter().all(|frame| back.iter().any(|(_, back)| back == frame));
-            let lens = |frames: &mut dyn Iterator<Item = &Vec<u8>>| frames.map(Vec::len).collect::<Vec<_>>();
-            let (sent, back) = (lens(&mut frames.iter()), lens(&mut back.iter().map(|(_, frame)| frame)));
+            let lens = |frames: &mut dyn Iterator<Item = &Vec<u8>>| {
+                frames.map(Vec::len).collect::<Vec<_>>()
+            };
+            let (sent, back) =
+                (lens(&mut frames.iter()), lens(&mut back.iter().map(|(_, frame)| frame)));
             assert!(
                 same && back.len() == sent.len(),
                 "node {number} got each once, in round {round}: {back:?} of {sent:?}"
@@ -93,7 +109,8 @@ fn talk(client: &mut BypassDriver, nodes: impl Iterator<Item = usize>) {
     }
 }
 
-/// Has a node answer something that it was not asked before: whatever else it answers has come by then, or never will.
+/// Has a node answer something that it was not asked before: whatever else it answers has come by
+/// then, or never will.
 fn settle(client: &mut BypassDriver, to: SocketAddr) {
     const LEN: usize = 48;
     let begun = Instant::now();
@@ -178,7 +195,8 @@ fn nodes_share(servers: &str, clients: &str, one_queue: bool) {
         }
         let bypass = Bypass { devices: vec![clients.to_owned()], ..Bypass::default() };
         let run = || {
-            let mut client = BypassDriver::open(&bypass, Address::Own(at(CLIENT))).expect("it opens");
+            let mut client =
+                BypassDriver::open(&bypass, Address::Own(at(CLIENT))).expect("it opens");
             settle(&mut client, at(FIRST));
             use_them(&mut client);
             if one_queue {
@@ -191,7 +209,8 @@ fn nodes_share(servers: &str, clients: &str, one_queue: bool) {
             orders.end.store(true, Ordering::SeqCst);
             waker.ring();
         }
-        let told: Vec<_> = threads.into_iter().map(|thread| thread.join().expect("it ends well")).collect();
+        let told: Vec<_> =
+            threads.into_iter().map(|thread| thread.join().expect("it ends well")).collect();
         if let Err(panic) = ran {
             std::panic::resume_unwind(panic);
         }
@@ -203,8 +222,12 @@ fn nodes_share(servers: &str, clients: &str, one_queue: bool) {
         !one_queue || told[NODES - 1]["network_handed_over_lost_total"] > 0,
         "what nobody took is counted: {told:?}"
     );
-    assert!(one_queue || sum("frames_in_use") == 0, "all frames are back, wherever they have been: {told:?}");
-    let steers = told[0].iter().find(|(name, _)| name.starts_with("device_steers{")).expect("it is told");
+    assert!(
+        one_queue || sum("frames_in_use") == 0,
+        "all frames are back, wherever they have been: {told:?}"
+    );
+    let steers =
+        told[0].iter().find(|(name, _)| name.starts_with("device_steers{")).expect("it is told");
     assert_eq!(*steers.1, 0, "nor says so");
 }
 

@@ -1,5 +1,5 @@
-//! Nodes that sleep until one of DPDK's devices wakes them: two drivers in one process, joined by a para-virtual device or
-//! a virtual Ethernet cable.
+//! Nodes that sleep until one of DPDK's devices wakes them: two drivers in one process, joined by a
+//! para-virtual device or a virtual Ethernet cable.
 #![cfg(feature = "dpdk")]
 
 mod common;
@@ -15,12 +15,13 @@ use common::{PATIENCE, at, echo, frame, send, take, until};
 use sprat_net::bypass::{Address, BypassDriver};
 use sprat_net::{Bypass, Driver, Idle, Mode, Nanos, Policy, Sources, Transmit};
 
-/// How often each of the two sleeps, at least. Frames go there and back for as long as that takes: one that comes while a
-/// node looks for the last time wakes nobody, and how many do is up to the machine.
+/// How often each of the two sleeps, at least. Frames go there and back for as long as that takes:
+/// one that comes while a node looks for the last time wakes nobody, and how many do is up to the
+/// machine.
 const SLEEPS: u32 = 1500;
 
-/// How long a node is left alone, and how often it may look round meanwhile: one that napped as nodes with devices that
-/// cannot wake them do would look a thousand times.
+/// How long a node is left alone, and how often it may look round meanwhile: one that napped as
+/// nodes with devices that cannot wake them do would look a thousand times.
 const ALONE: Duration = Duration::from_secs(1);
 const TURNS: u32 = 100;
 
@@ -41,7 +42,8 @@ struct Node {
 impl Node {
     fn open(address: &str, device: &str) -> Self {
         let bypass = Bypass { devices: vec![device.to_owned()], ..Bypass::default() };
-        let driver = BypassDriver::open(&bypass, Address::Own(at(address))).unwrap_or_else(|error| panic!("{error}"));
+        let driver = BypassDriver::open(&bypass, Address::Own(at(address)))
+            .unwrap_or_else(|error| panic!("{error}"));
         let idle = Idle::new(Policy::of(Mode::Sleep), Nanos(0)).expect("a bell");
         Self { driver, idle, start: Instant::now(), sleeps: Cell::new(0) }
     }
@@ -62,7 +64,8 @@ impl Node {
         idle.rest(now, until).expect("polls");
     }
 
-    /// The same, but once the device has a bell nothing else ends the sleep: a frame that does not ring is never seen.
+    /// The same, but once the device has a bell nothing else ends the sleep: a frame that does not
+    /// ring is never seen.
     fn rest_on_the_bell(&mut self) {
         let now = self.now();
         let Self { driver, idle, sleeps, .. } = self;
@@ -101,7 +104,8 @@ impl Node {
     }
 }
 
-/// Two nodes that sleep whenever they can wake one another thousands of times, and hardly stir when nothing happens.
+/// Two nodes that sleep whenever they can wake one another thousands of times, and hardly stir when
+/// nothing happens.
 fn whoever_sleeps_is_woken(servers: &str, clients: &str) {
     let to = at(SERVER);
     let (open, opened) = channel();
@@ -165,7 +169,10 @@ fn over_a_paravirtual_device() {
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = tempfile::tempdir().expect("a folder");
     let socket = folder.path().join("vhost.sock").display().to_string();
-    whoever_sleeps_is_woken(&format!("net_vhost0,iface={socket}"), &format!("net_virtio_user0,path={socket}"));
+    whoever_sleeps_is_woken(
+        &format!("net_vhost0,iface={socket}"),
+        &format!("net_virtio_user0,path={socket}"),
+    );
 }
 
 /// Over a cable of the test's own.
@@ -188,8 +195,8 @@ fn over_xdp_sockets() {
     over_a_cable("af_xdp");
 }
 
-/// A frame that comes when the node has looked for the last time, and has not fallen asleep yet, rings no bell: nobody has
-/// asked for that so far.
+/// A frame that comes when the node has looked for the last time, and has not fallen asleep yet,
+/// rings no bell: nobody has asked for that so far.
 #[test]
 fn a_frame_that_comes_just_before_the_sleep_ends_it() {
     const TIMES: u64 = 1000;

@@ -6,7 +6,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use proptest::prelude::*;
-use sprat_net::ether::{Checksums, Heard, Host, LinkSettings, MAX_HEADERS, Settings, Unroutable, group_mac, port_of};
+use sprat_net::ether::{
+    Checksums, Heard, Host, LinkSettings, MAX_HEADERS, Settings, Unroutable, group_mac, port_of,
+};
 use sprat_net::{Counters, Mac, Nanos};
 
 const MTU: usize = 1500;
@@ -16,7 +18,13 @@ fn mac(number: u8) -> Mac {
 }
 
 fn settings(address: &str) -> Settings {
-    Settings { address: address.parse().expect("an address"), prefix: 0, gateway: None, vlan: None, mtu: MTU }
+    Settings {
+        address: address.parse().expect("an address"),
+        prefix: 0,
+        gateway: None,
+        vlan: None,
+        mtu: MTU,
+    }
 }
 
 fn link(number: u8) -> LinkSettings {
@@ -69,23 +77,29 @@ fn pair(first: Settings, second: Settings) -> (Node, Node) {
     (a, b)
 }
 
-const PAIRS: [[&str; 2]; 2] = [["10.0.0.1:7000", "10.0.0.2:7001"], ["[fd00::1]:7000", "[fd00::2]:7001"]];
+const PAIRS: [[&str; 2]; 2] =
+    [["10.0.0.1:7000", "10.0.0.2:7001"], ["[fd00::1]:7000", "[fd00::2]:7001"]];
 
 #[test]
 fn datagrams_of_all_sizes_arrive_and_are_answered() {
     for [first, second] in PAIRS {
         for vlan in [None, Some(77)] {
-            let (mut a, mut b) = pair(Settings { vlan, ..settings(first) }, Settings { vlan, ..settings(second) });
+            let (mut a, mut b) =
+                pair(Settings { vlan, ..settings(first) }, Settings { vlan, ..settings(second) });
             let most = a.host.mtu(b.address().ip());
             for len in [1, 2, 3, 63, 100, most - 1, most] {
                 let payload: Vec<u8> = (0..len).map(|at| (at * 7 % 251) as u8).collect();
                 let frame = a.frame(b.address(), &payload);
                 assert!(frame.len() - len <= MAX_HEADERS);
-                let Heard::Datagram { from, payload: range } = b.read(&frame) else { panic!("{first} {len}") };
+                let Heard::Datagram { from, payload: range } = b.read(&frame) else {
+                    panic!("{first} {len}")
+                };
                 assert_eq!((from, &frame[range]), (a.address(), &payload[..]));
                 // Whoever was written to need not ask where the answer goes.
                 let frame = b.frame(a.address(), &payload);
-                let Heard::Datagram { from, payload: range } = a.read(&frame) else { panic!("{first} {len}") };
+                let Heard::Datagram { from, payload: range } = a.read(&frame) else {
+                    panic!("{first} {len}")
+                };
                 assert_eq!((from, &frame[range]), (b.address(), &payload[..]));
             }
             assert_eq!((a.counters.malformed, b.counters.corrupt, b.counters.foreign), (0, 0, 0));
@@ -103,7 +117,8 @@ fn the_port_a_frame_is_for_is_seen_at_a_glance() {
             assert_eq!(port_of(&frame), Some(7001));
             let end = frame.len() - b"datagram".len();
             for len in 0..frame.len() {
-                // What stands behind the ports is not looked at; without them there is nothing to see.
+                // What stands behind the ports is not looked at; without them there is nothing to
+                // see.
                 assert_eq!(port_of(&frame[..len]), (len + 4 >= end).then_some(7001), "{len} bytes");
             }
             assert_eq!(port_of(a.host.question(b.address().ip(), 0)), None);
@@ -141,10 +156,15 @@ fn a_flipped_bit_is_never_taken_for_the_truth() {
             let mut damaged = frame.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);
             if let Heard::Datagram { from, payload: range } = b.read(&damaged) {
-                // The sender's hardware address is the one thing no checksum covers, and traffic class, hop count and
-                // flow label in IPv6's header.
-                assert_eq!((from, &damaged[range]), (a.address(), &payload[..]), "bit {bit} of {first}");
-                let class_and_flow = from.is_ipv6() && ((112..116).contains(&bit) || (120..144).contains(&bit));
+                // The sender's hardware address is the one thing no checksum covers, and traffic
+                // class, hop count and flow label in IPv6's header.
+                assert_eq!(
+                    (from, &damaged[range]),
+                    (a.address(), &payload[..]),
+                    "bit {bit} of {first}"
+                );
+                let class_and_flow =
+                    from.is_ipv6() && ((112..116).contains(&bit) || (120..144).contains(&bit));
                 let hops = from.is_ipv6() && (168..176).contains(&bit);
                 assert!((48..96).contains(&bit) || class_and_flow || hops, "bit {bit} of {first}");
             }
@@ -158,12 +178,16 @@ fn echoes_are_answered_and_their_answers_known() {
     for [first, second] in PAIRS {
         let (mut a, mut b) = pair(settings(first), settings(second));
         for len in [4, 5, 64, 1400] {
-            let (_, frame) = a.host.echo(b.address().ip(), 0xdead_beef, len, Nanos(0)).expect("a known peer");
+            let (_, frame) =
+                a.host.echo(b.address().ip(), 0xdead_beef, len, Nanos(0)).expect("a known peer");
             let frame = frame.to_vec();
             assert_eq!(b.read(&frame), Heard::Question);
             let answer = b.host.reply().to_vec();
             assert_eq!(answer.len(), frame.len());
-            assert_eq!(a.read(&answer), Heard::Pong { from: b.address().ip(), number: 0xdead_beef });
+            assert_eq!(
+                a.read(&answer),
+                Heard::Pong { from: b.address().ip(), number: 0xdead_beef }
+            );
         }
     }
 }
@@ -173,7 +197,11 @@ fn a_silent_neighbour_is_asked_for_again_and_then_no_more() {
     let mut a = Node::new(settings("10.0.0.1:7"), 1);
     let peer: SocketAddr = "10.0.0.2:8".parse().expect("an address");
     assert_eq!(a.host.route(peer, || Nanos(0)).map(drop), Err(Unroutable::Asking(true)));
-    assert_eq!(a.host.route(peer, || Nanos(0)).map(drop), Err(Unroutable::Asking(false)), "once is enough");
+    assert_eq!(
+        a.host.route(peer, || Nanos(0)).map(drop),
+        Err(Unroutable::Asking(false)),
+        "once is enough"
+    );
     let mut asked = Vec::new();
     for millis in 0..5000 {
         while let Some(ip) = a.host.take_due(Nanos(0) + Duration::from_millis(millis)) {
@@ -189,7 +217,8 @@ fn a_silent_neighbour_is_asked_for_again_and_then_no_more() {
 #[test]
 fn what_is_far_goes_to_the_gateway() {
     let gateway: IpAddr = "10.0.0.254".parse().expect("an address");
-    let mut a = Node::new(Settings { prefix: 24, gateway: Some(gateway), ..settings("10.0.0.1:7") }, 1);
+    let mut a =
+        Node::new(Settings { prefix: 24, gateway: Some(gateway), ..settings("10.0.0.1:7") }, 1);
     let mut router = Node::new(settings("10.0.0.254:1"), 9);
     introduce(&mut a, &mut router);
     let far: SocketAddr = "192.0.2.7:8".parse().expect("an address");
@@ -204,7 +233,10 @@ fn what_is_far_goes_to_the_gateway() {
     assert!(matches!(a.read(&answer), Heard::Datagram { from, .. } if from == far));
     assert_eq!(a.frame(far, b"again")[..6], mac(9).0);
     let near: SocketAddr = "10.0.0.77:8".parse().expect("an address");
-    assert!(matches!(a.host.route(near, || Nanos(0)), Err(Unroutable::Asking(true))), "a neighbour of its own");
+    assert!(
+        matches!(a.host.route(near, || Nanos(0)), Err(Unroutable::Asking(true))),
+        "a neighbour of its own"
+    );
 }
 
 #[test]
@@ -239,13 +271,20 @@ fn whoever_takes_over_an_address_says_so() {
         assert_eq!(announcement[..6], everybody);
         if a.address().is_ipv6() {
             let (kind, flags) = (announcement[54], announcement[58]);
-            assert_eq!((kind, flags), (136, 0x20), "an advertisement that nobody asked for, and that counts");
+            assert_eq!(
+                (kind, flags),
+                (136, 0x20),
+                "an advertisement that nobody asked for, and that counts"
+            );
         }
         assert_eq!(a.read(&announcement), Heard::Nothing, "no answer is wanted");
         assert_eq!(a.frame(b.address(), b"x")[..6], mac(5).0);
         let mut stranger = Node::new(settings(first), 6);
         assert_eq!(stranger.read(&announcement), Heard::Nothing);
-        assert_eq!(stranger.host.route(b.address(), || Nanos(0)).map(drop), Err(Unroutable::Asking(true)));
+        assert_eq!(
+            stranger.host.route(b.address(), || Nanos(0)).map(drop),
+            Err(Unroutable::Asking(true))
+        );
         // A link that was down may lead to somebody else now.
         assert!(!a.host.set_link(0, false) && a.host.set_link(0, true));
         assert_eq!(a.host.route(b.address(), || Nanos(0)).map(drop), Err(Unroutable::Asking(true)));
@@ -257,9 +296,11 @@ fn two_links_share_peers_and_stand_in_for_one_another() {
     let mut a = Host::new(settings("10.0.0.1:7"), &[link(1), link(11)]);
     let mut counters = Counters::default();
     let mut used = [0; 2];
-    let peers: Vec<SocketAddr> = (2..34).map(|last| format!("10.0.0.{last}:8").parse().expect("an address")).collect();
+    let peers: Vec<SocketAddr> =
+        (2..34).map(|last| format!("10.0.0.{last}:8").parse().expect("an address")).collect();
     for &peer in &peers {
-        let mut b = Host::new(Settings { address: peer, ..settings("10.0.0.2:8") }, &[link(50), link(51)]);
+        let mut b =
+            Host::new(Settings { address: peer, ..settings("10.0.0.2:8") }, &[link(50), link(51)]);
         for at in 0..2 {
             let question = b.question(a.address().ip(), at).to_vec();
             assert_eq!(a.read(at, &question, false, &mut counters), Heard::Question);
@@ -284,9 +325,12 @@ struct Cables {
 
 impl Cables {
     fn new(pair: [&str; 2]) -> Self {
-        let host = |at: usize| Host::new(settings(pair[at]), &[link(10 * at as u8), link(10 * at as u8 + 1)]);
+        let host = |at: usize| {
+            Host::new(settings(pair[at]), &[link(10 * at as u8), link(10 * at as u8 + 1)])
+        };
         let hosts = [host(0), host(1)];
-        let mut cables = Self { hosts, counters: Counters::default(), broken: [[false; 2]; 2], now: Nanos(1) };
+        let mut cables =
+            Self { hosts, counters: Counters::default(), broken: [[false; 2]; 2], now: Nanos(1) };
         for from in 0..2 {
             for at in 0..2 {
                 let other = cables.hosts[1 - from].address().ip();
@@ -414,7 +458,28 @@ fn a_narrow_path_is_believed_within_reason() {
         let sum = checksum(&icmp);
         icmp[2..4].copy_from_slice(&sum);
         let total = (20 + icmp.len()) as u16;
-        let mut ip = vec![0x45, 0, (total >> 8) as u8, total as u8, 0, 0, 0, 0, 64, 1, 0, 0, 10, 0, 0, 9, 10, 0, 0, 1];
+        let mut ip = vec![
+            0x45,
+            0,
+            (total >> 8) as u8,
+            total as u8,
+            0,
+            0,
+            0,
+            0,
+            64,
+            1,
+            0,
+            0,
+            10,
+            0,
+            0,
+            9,
+            10,
+            0,
+            0,
+            1,
+        ];
         let sum = checksum(&ip);
         ip[10..12].copy_from_slice(&sum);
         let mut frame = [mac(1).0, mac(9).0].concat();
@@ -434,7 +499,8 @@ fn a_narrow_path_is_believed_within_reason() {
 
 /// RFC 1071, as slowly as it can be done.
 fn checksum(bytes: &[u8]) -> [u8; 2] {
-    let words = bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0)));
+    let words =
+        bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0)));
     let mut sum: u32 = words.sum();
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
@@ -500,5 +566,8 @@ fn a_host_of_ipv6_is_looked_for_in_its_group() {
     // That is where a neighbour's question goes.
     let mut asking = Node::new(settings("[fd00::1]:7"), 1);
     let question = asking.host.question("fd00::2".parse().expect("an address"), 0);
-    assert_eq!(Some(Mac(question[..6].try_into().expect("six"))), group_mac("fd00::2".parse().expect("an address")));
+    assert_eq!(
+        Some(Mac(question[..6].try_into().expect("six"))),
+        group_mac("fd00::2".parse().expect("an address"))
+    );
 }

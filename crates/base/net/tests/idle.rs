@@ -14,7 +14,8 @@ fn micros(micros: u64) -> Duration {
     Duration::from_micros(micros)
 }
 
-/// A node in virtual time. Sleeping takes it to the next arrival, and the wake-up to `wake` after that.
+/// A node in virtual time. Sleeping takes it to the next arrival, and the wake-up to `wake` after
+/// that.
 struct Node {
     decider: Decider,
     now: Nanos,

@@ -22,7 +22,11 @@ fn hosts() -> impl Strategy<Value = Host> {
 }
 
 fn transports() -> impl Strategy<Value = Transport> {
-    prop_oneof![Just(Transport::Tcp), Just(Transport::FastUdp), bypasses().prop_map(Transport::FastDpdk),]
+    prop_oneof![
+        Just(Transport::Tcp),
+        Just(Transport::FastUdp),
+        bypasses().prop_map(Transport::FastDpdk),
+    ]
 }
 
 fn bypasses() -> impl Strategy<Value = Bypass> {
@@ -31,8 +35,16 @@ fn bypasses() -> impl Strategy<Value = Bypass> {
     let gateway = of(any::<Ipv4Addr>().prop_map(Into::into));
     let devices = proptest::collection::vec(device, 0..3);
     let numbers = (of(0u8..=128), of(1u16..4095), of(1280u16..));
-    (of(any::<[u8; 6]>().prop_map(Mac)), numbers, gateway, devices)
-        .prop_map(|(mac, (prefix, vlan, mtu), gateway, devices)| Bypass { mac, prefix, gateway, vlan, mtu, devices })
+    (of(any::<[u8; 6]>().prop_map(Mac)), numbers, gateway, devices).prop_map(
+        |(mac, (prefix, vlan, mtu), gateway, devices)| Bypass {
+            mac,
+            prefix,
+            gateway,
+            vlan,
+            mtu,
+            devices,
+        },
+    )
 }
 
 proptest! {
@@ -64,8 +76,14 @@ fn published_locators_parse() {
     assert_eq!(coordinator.port, 12246);
     let server = parse("fast+dpdk:host=192.168.101.29,mac=94:DE:80:AB:01:79,port=12247");
     let mac = Mac([0x94, 0xDE, 0x80, 0xAB, 0x01, 0x79]);
-    assert_eq!(server.transport, Transport::FastDpdk(Bypass { mac: Some(mac), ..Bypass::default() }));
-    assert_eq!(server.to_string(), "fast+dpdk:host=192.168.101.29,mac=94:DE:80:AB:01:79,port=12247");
+    assert_eq!(
+        server.transport,
+        Transport::FastDpdk(Bypass { mac: Some(mac), ..Bypass::default() })
+    );
+    assert_eq!(
+        server.to_string(),
+        "fast+dpdk:host=192.168.101.29,mac=94:DE:80:AB:01:79,port=12247"
+    );
 }
 
 #[test]
@@ -83,20 +101,29 @@ fn an_address_with_a_port_is_enough() {
     }
     let several: Locators = "a:1,tcp:host=b,port=2,tcp://c:3,[::1]:4".parse().expect("four");
     let told: Vec<String> = several.iter().map(ToString::to_string).collect();
-    assert_eq!(told, ["tcp:host=a,port=1", "tcp:host=b,port=2", "tcp:host=c,port=3", "tcp:host=::1,port=4"]);
-    let device: Locators = "fast+dpdk:host=a,port=1,dev=net_x,peer:5,b:2".parse().expect("one, with a device");
+    assert_eq!(
+        told,
+        ["tcp:host=a,port=1", "tcp:host=b,port=2", "tcp:host=c,port=3", "tcp:host=::1,port=4"]
+    );
+    let device: Locators =
+        "fast+dpdk:host=a,port=1,dev=net_x,peer:5,b:2".parse().expect("one, with a device");
     assert_eq!(device.len(), 1);
 }
 
 #[test]
 fn devices_have_arguments_of_their_own() {
-    let server =
-        parse("fast+dpdk:host=10.0.0.1,dev=net_memif0,role=server,socket=/tmp/a.sock,port=7,dev=0000:01:00.0,mtu=9000");
+    let server = parse(
+        "fast+dpdk:host=10.0.0.1,dev=net_memif0,role=server,socket=/tmp/a.sock,port=7,dev=0000:01:00.0,mtu=9000",
+    );
     let Transport::FastDpdk(bypass) = &server.transport else { panic!("{server}") };
     assert_eq!(bypass.devices, ["net_memif0,role=server,socket=/tmp/a.sock", "0000:01:00.0"]);
     assert_eq!((server.port, bypass.mtu), (7, Some(9000)));
     let told = server.at(([10, 0, 0, 2], 8).into());
-    assert_eq!(told.to_string(), "fast+dpdk:host=10.0.0.2,port=8", "others need not know of our devices");
+    assert_eq!(
+        told.to_string(),
+        "fast+dpdk:host=10.0.0.2,port=8",
+        "others need not know of our devices"
+    );
 }
 
 #[test]
@@ -178,7 +205,8 @@ fn opening_says_what_is_in_the_way() {
     for transport in ["tcp", "fast+udp"] {
         let elsewhere = failure(&format!("{transport}:host=192.0.2.1,port=0"));
         assert!(elsewhere.contains("of this machine"), "{elsewhere}");
-        let first = AnyDriver::open(&parse(&format!("{transport}:host=127.0.0.1,port=0")), Role::Listen);
+        let first =
+            AnyDriver::open(&parse(&format!("{transport}:host=127.0.0.1,port=0")), Role::Listen);
         let port = first.as_ref().expect("opens").local_addr().port();
         let taken = failure(&format!("{transport}:host=127.0.0.1,port={port}"));
         assert!(taken.contains("in use") && taken.contains("another port"), "{taken}");

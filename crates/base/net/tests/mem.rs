@@ -111,12 +111,15 @@ fn history(seed: u64, posts: &[(bool, u64, usize)]) -> Vec<(u64, SocketAddr, Vec
     let (hub, mut a, mut b) = net();
     let mut state = seed;
     let mut random = move || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         state >> 33
     };
     hub.set_policy(move |_| match random() % 4 {
         0 => Fate::Drop,
-        1 => Fate::Twice(Duration::from_nanos(random() % 100), Duration::from_nanos(random() % 100)),
+        1 => {
+            Fate::Twice(Duration::from_nanos(random() % 100), Duration::from_nanos(random() % 100))
+        }
         _ => Fate::Deliver(Duration::from_nanos(random() % 100)),
     });
     let mut history = Vec::new();

@@ -1,5 +1,5 @@
-//! Memory interfaces against DPDK's own driver for them: its test program (`dpdk-testpmd`, which answers ARP and pings) as the
-//! other end, in either role.
+//! Memory interfaces against DPDK's own driver for them: its test program (`dpdk-testpmd`, which
+//! answers ARP and pings) as the other end, in either role.
 
 use crate::common;
 use std::io::{Read as _, Write as _};
@@ -25,7 +25,8 @@ struct Peer(Child);
 
 impl Peer {
     fn start(role: &str, socket: &Path, more: &str) -> Option<Self> {
-        let device = format!("net_memif0,role={role},socket={},socket-abstract=no{more}", socket.display());
+        let device =
+            format!("net_memif0,role={role},socket={},socket-abstract=no{more}", socket.display());
         let cores = std::thread::available_parallelism().map_or(0, |count| count.get() - 1);
         let child = Command::new("dpdk-testpmd")
             .args(["--no-huge", "--no-pci", "--no-telemetry", "--no-shconf", "-m", "128"])
@@ -105,7 +106,8 @@ fn talk(ours: &mut BypassDriver) {
     }
     let counters = ours.counters();
     assert_eq!((counters.dropped(), counters.malformed), (before, 0), "{counters:?}");
-    // DPDK's program changes a request's checksum instead of taking a new one, and is off by one when a carry is lost.
+    // DPDK's program changes a request's checksum instead of taking a new one, and is off by one
+    // when a carry is lost.
     assert!(counters.corrupt <= 2, "{counters:?}");
 }
 

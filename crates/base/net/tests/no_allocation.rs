@@ -53,7 +53,9 @@ fn rounds(client: &mut AnyDriver, server: &mut AnyDriver, count: usize) {
         client.tx().flush();
         let mut back = 0;
         until("all are back", || {
-            server.receive(&mut |tx, peer, frame| tx.send(peer, &[IoSlice::new(frame)])).expect("receives");
+            server
+                .receive(&mut |tx, peer, frame| tx.send(peer, &[IoSlice::new(frame)]))
+                .expect("receives");
             server.tx().flush();
             back += client.receive(&mut |_, _, _| {}).expect("receives");
             back == burst + 1
@@ -66,16 +68,23 @@ fn warm_drivers_allocate_nothing() {
     assert!(allocations(|| drop(std::hint::black_box(vec![1u8]))) > 0, "the count counts");
     for address in LOOPBACKS {
         let address = at(address);
-        let udp = (Udp::bind(address).expect("binds").into(), Udp::bind(address).expect("binds").into());
-        let tcp = (Tcp::connect_only().expect("opens").into(), Tcp::listen(address).expect("listens").into());
+        let udp =
+            (Udp::bind(address).expect("binds").into(), Udp::bind(address).expect("binds").into());
+        let tcp = (
+            Tcp::connect_only().expect("opens").into(),
+            Tcp::listen(address).expect("listens").into(),
+        );
         let folder = tempfile::tempdir().expect("a folder");
         let memif = |host: &str, role: &str| {
             let socket = folder.path().join("memif.sock");
-            let device = format!("net_memif0,role={role},socket={},socket-abstract=no", socket.display());
-            let locator = format!("fast+dpdk:host={host},port=7,dev={device}").parse().expect("a locator");
+            let device =
+                format!("net_memif0,role={role},socket={},socket-abstract=no", socket.display());
+            let locator =
+                format!("fast+dpdk:host={host},port=7,dev={device}").parse().expect("a locator");
             AnyDriver::open(&locator, Role::Listen).expect("opens")
         };
-        let hosts = if address.is_ipv4() { ["10.9.0.1", "10.9.0.2"] } else { ["fd00::1", "fd00::2"] };
+        let hosts =
+            if address.is_ipv4() { ["10.9.0.1", "10.9.0.2"] } else { ["fd00::1", "fd00::2"] };
         let memif = (memif(hosts[0], "client"), memif(hosts[1], "server"));
         for (mut client, mut server) in [udp, tcp, memif] {
             rounds(&mut client, &mut server, 100);

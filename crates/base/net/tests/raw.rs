@@ -43,7 +43,10 @@ fn frames_for_anybody_pass_as_they_are() {
     for (number, len) in (1..).zip([14, 60, 1000, 1514]) {
         until("a frame comes", || {
             other.turn().expect("it stands on nothing that could go");
-            other.receive().map(|got| assert!(got == frame(number, len), "frame {number}")).is_some()
+            other
+                .receive()
+                .map(|got| assert!(got == frame(number, len), "frame {number}"))
+                .is_some()
         });
     }
     assert!(other.receive().is_none());

@@ -67,7 +67,9 @@ fn what_the_peer_does_not_take_waits_and_then_goes_on() {
     let fd_ready = |client: &Tcp| {
         let fd = client.poll_fd().expect("has one");
         let mut fds = [rustix::event::PollFd::from_borrowed_fd(fd, rustix::event::PollFlags::IN)];
-        rustix::event::poll(&mut fds, Some(&rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 })).expect("polls") == 1
+        rustix::event::poll(&mut fds, Some(&rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 }))
+            .expect("polls")
+            == 1
     };
     assert!(!fd_ready(&client), "blocked");
     let mut got = Vec::new();
@@ -146,7 +148,9 @@ fn streams_cut_anywhere_give_whole_frames_only() {
         });
         let whole = [14, 3018, 3023].iter().filter(|&&end| end <= cut).count();
         assert_eq!(got.len(), whole, "cut at {cut}");
-        assert!(got.iter().zip([(1, 10), (2, 3000)]).all(|((_, got), (n, len))| *got == frame(n, len)));
+        assert!(
+            got.iter().zip([(1, 10), (2, 3000)]).all(|((_, got), (n, len))| *got == frame(n, len))
+        );
     }
 }
 

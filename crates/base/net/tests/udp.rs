@@ -20,7 +20,8 @@ fn frames_of_all_sizes_come_back() {
         let (mut client, mut server, to) = pair(address);
         let most = client.tx().mtu(to);
         assert!((60_000..=65_507).contains(&most), "{most}");
-        let sizes = [1, 2, 100, 1471, 1472, 1473, 9000, SMALL_FRAME, SMALL_FRAME + 1, 32_768, 60_000, most];
+        let sizes =
+            [1, 2, 100, 1471, 1472, 1473, 9000, SMALL_FRAME, SMALL_FRAME + 1, 32_768, 60_000, most];
         for size in sizes {
             exchange(&mut client, &mut server, to, &[size]);
         }
@@ -95,8 +96,10 @@ fn peers_get_their_own_frames_in_order() {
 #[test]
 fn many_peers_get_one_frame_each_in_one_call() {
     let mut client = Udp::bind(at(LOOPBACKS[0])).expect("binds");
-    let mut servers: Vec<_> = (0..20).map(|_| Udp::bind(at(LOOPBACKS[0])).expect("binds")).collect();
-    // Broadcasting is refused to a socket that did not ask for it: the call ends there, and must go on behind.
+    let mut servers: Vec<_> =
+        (0..20).map(|_| Udp::bind(at(LOOPBACKS[0])).expect("binds")).collect();
+    // Broadcasting is refused to a socket that did not ask for it: the call ends there, and must go
+    // on behind.
     let refused = [(7, at("255.255.255.255:9")), (13, at("255.255.255.255:10"))];
     for (number, server) in (0..).zip(&servers) {
         for (_, broadcast) in refused.iter().filter(|(before, _)| *before == number) {
@@ -115,7 +118,10 @@ fn many_peers_get_one_frame_each_in_one_call() {
     }
     let counters = client.counters();
     assert_eq!((counters.frames_out, counters.dropped_unreachable, counters.dropped()), (20, 2, 2));
-    assert_eq!(counters.sends, 5, "a call up to each refusal, one that is refused, one for the rest");
+    assert_eq!(
+        counters.sends, 5,
+        "a call up to each refusal, one that is refused, one for the rest"
+    );
 }
 
 #[test]
@@ -176,7 +182,9 @@ fn the_descriptor_polls_readable_when_a_frame_is_there() {
     let readable = |server: &Udp| {
         let fd = server.poll_fd().expect("has one");
         let mut fds = [rustix::event::PollFd::from_borrowed_fd(fd, rustix::event::PollFlags::IN)];
-        rustix::event::poll(&mut fds, Some(&rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 })).expect("polls") == 1
+        rustix::event::poll(&mut fds, Some(&rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 }))
+            .expect("polls")
+            == 1
     };
     assert!(!readable(&server));
     send(client.tx(), to, b"hello");

@@ -1,11 +1,12 @@
-//! What the tests of several crates share. Only dev-dependencies name this crate: its functions panic, print and
-//! sleep, as a test may and a program of ours may not.
+//! What the tests of several crates share. Only dev-dependencies name this crate: its functions
+//! panic, print and sleep, as a test may and a program of ours may not.
 
 use std::fs::File;
 use std::io::Write as _;
 
-/// Reports that a test cannot run on this machine, and `why`: on standard error, and as a line of the file that the
-/// environment variable `SPRAT_SKIPS` names, which `make test` prints at its end. The caller returns.
+/// Reports that a test cannot run on this machine, and `why`: on standard error, and as a line of
+/// the file that the environment variable `SPRAT_SKIPS` names, which `make test` prints at its end.
+/// The caller returns.
 ///
 /// # Panics
 /// If that file cannot be written: a skip that nobody sees is a test that silently does nothing.

@@ -53,7 +53,9 @@ pub fn file_size(bytes: u64) -> String {
 #[must_use]
 pub fn object_size(bytes: usize) -> String {
     match bytes {
-        _ if bytes >= 1_000_000 && bytes.is_multiple_of(1_000_000) => format!("{} MB", bytes / 1_000_000),
+        _ if bytes >= 1_000_000 && bytes.is_multiple_of(1_000_000) => {
+            format!("{} MB", bytes / 1_000_000)
+        }
         _ if bytes >= 1_000 && bytes.is_multiple_of(1_000) => format!("{} KB", bytes / 1_000),
         _ => format!("{bytes} B"),
     }
@@ -68,8 +70,14 @@ pub fn short_time(ns: f64) -> String {
 /// A figure without zeros that say nothing, for axes: `10.0 us` becomes `10 us`.
 #[must_use]
 pub fn short(figure: &str) -> String {
-    let (number, unit) = figure.split_once(' ').map_or((figure, ""), |(number, _)| (number, &figure[number.len()..]));
-    let number = if number.contains('.') { number.trim_end_matches('0').trim_end_matches('.') } else { number };
+    let (number, unit) = figure
+        .split_once(' ')
+        .map_or((figure, ""), |(number, _)| (number, &figure[number.len()..]));
+    let number = if number.contains('.') {
+        number.trim_end_matches('0').trim_end_matches('.')
+    } else {
+        number
+    };
     format!("{number}{unit}")
 }
 

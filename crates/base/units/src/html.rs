@@ -1,7 +1,7 @@
 //! Text inside HTML and SVG.
 
-/// Returns `text` as content of an element or as a quoted attribute that a browser shows as `text`: none of it is
-/// markup, whoever wrote it.
+/// Returns `text` as content of an element or as a quoted attribute that a browser shows as `text`:
+/// none of it is markup, whoever wrote it.
 ///
 /// ```
 /// use sprat_units::html::escape;

@@ -1,4 +1,5 @@
-//! Sizes, rates, shares and durations as people type them: one grammar for every command, file and interface.
+//! Sizes, rates, shares and durations as people type them: one grammar for every command, file and
+//! interface.
 //!
 //! | what | examples | a number alone |
 //! | --- | --- | --- |
@@ -8,12 +9,14 @@
 //! | [`seconds`] | the same | seconds |
 //! | [`share`], [`ratio`] | `0.1%`, `50 %`, `150%` | refused, but for 0 |
 //!
-//! `MB` is 10^6 bytes and `MiB` 2^20, in each of them. Where the tools that people come from differ, so does what
-//! they take a lone letter for, and Sprat does as most of them: `16G` of memory is 16 GiB, as to dd, curl, rclone and
-//! the JVM; `1G` as a rate is 10^9 bits a second, as to tc and iperf3. What two of them read in two ways, and no
-//! convention decides, is refused with both readings named.
+//! `MB` is 10^6 bytes and `MiB` 2^20, in each of them. Where the tools that people come from
+//! differ, so does what they take a lone letter for, and Sprat does as most of them: `16G` of
+//! memory is 16 GiB, as to dd, curl, rclone and the JVM; `1G` as a rate is 10^9 bits a second, as
+//! to tc and iperf3. What two of them read in two ways, and no convention decides, is refused with
+//! both readings named.
 //!
-//! [`figure`] is the way back: figures as people read them. [`html`] makes text safe on the pages that show them.
+//! [`figure`] is the way back: figures as people read them. [`html`] makes text safe on the pages
+//! that show them.
 
 pub mod figure;
 pub mod html;
@@ -73,20 +76,28 @@ impl Kind {
     }
 }
 
-const SIZE: Kind = Kind { what: "size", examples: "512M or 16GiB (2^20, 2^30) or 1.5GB (10^9), say", most: "16 EiB" };
+const SIZE: Kind = Kind {
+    what: "size",
+    examples: "512M or 16GiB (2^20, 2^30) or 1.5GB (10^9), say",
+    most: "16 EiB",
+};
 const RATE: Kind = Kind {
     what: "rate",
     examples: "2Gb/s, 100Mbit or 100M (bits), or 10MB/s (bytes), say",
     most: "10^18 bits a second",
 };
-const SHARE: Kind =
-    Kind { what: "share", examples: "0.1% or 50%, say", most: "100%, or 1000% of what can be more than all" };
+const SHARE: Kind = Kind {
+    what: "share",
+    examples: "0.1% or 50%, say",
+    most: "100%, or 1000% of what can be more than all",
+};
 
 /// Most bits a second that a rate can be.
 const MAX_RATE: u64 = 1_000_000_000_000_000_000;
 
-/// Bytes: a number, alone or with `B`; with `K`, `M`, `G`, `T` or `P`, also as `KiB` or `Ki` (powers of 1024); or with
-/// `kB`, `MB`, `GB`, `TB` or `PB` (powers of 1000). Large letters and small ones are the same here.
+/// Bytes: a number, alone or with `B`; with `K`, `M`, `G`, `T` or `P`, also as `KiB` or `Ki`
+/// (powers of 1024); or with `kB`, `MB`, `GB`, `TB` or `PB` (powers of 1000). Large letters and
+/// small ones are the same here.
 ///
 /// # Errors
 /// Not a size, or more than a `u64` holds.
@@ -111,12 +122,13 @@ pub fn size(text: &str) -> Result<u64, UnitError> {
     number.times(scale).ok_or_else(|| SIZE.too_much(text))
 }
 
-/// Bits a second: a number with `k`, `M`, `G` or `T` (powers of 1000; of 1024 with an `i` behind), alone or before
-/// `bit`, `b/s`, `bit/s`, `bps`, or, where bytes are meant, `B/s`. A number alone is bits a second.
+/// Bits a second: a number with `k`, `M`, `G` or `T` (powers of 1000; of 1024 with an `i` behind),
+/// alone or before `bit`, `b/s`, `bit/s`, `bps`, or, where bytes are meant, `B/s`. A number alone
+/// is bits a second.
 ///
 /// # Errors
-/// Not a rate, or more than 10^18. `2GB` is no rate, but an amount, and tc takes `100mbps` for bytes where others take
-/// it for bits: both readings are named.
+/// Not a rate, or more than 10^18. `2GB` is no rate, but an amount, and tc takes `100mbps` for
+/// bytes where others take it for bits: both readings are named.
 ///
 /// ```
 /// use sprat_units::rate;
@@ -135,7 +147,11 @@ pub fn rate(text: &str) -> Result<u64, UnitError> {
     let digits = &text.trim()[..text.trim().len() - unit.len()];
     let letters = &unit[..unit.len() - rest.len()];
     let both = |unit: &str| {
-        let letters = if letters == "m" || letters == "g" { letters.to_uppercase() } else { letters.to_owned() };
+        let letters = if letters == "m" || letters == "g" {
+            letters.to_uppercase()
+        } else {
+            letters.to_owned()
+        };
         format!("{}{letters}{unit}", digits.trim_end())
     };
     let bits = match rest {
@@ -155,8 +171,9 @@ pub fn rate(text: &str) -> Result<u64, UnitError> {
 /// A share of a whole, from 0 to 1: a percentage.
 ///
 /// # Errors
-/// Not a share, or more than all. A number without `%`, but for 0, is refused: `0.1` is a tenth to some and a
-/// thousandth to others, and the two differ by more than any measurement would show as wrong.
+/// Not a share, or more than all. A number without `%`, but for 0, is refused: `0.1` is a tenth to
+/// some and a thousandth to others, and the two differ by more than any measurement would show as
+/// wrong.
 ///
 /// ```
 /// use sprat_units::share;
@@ -185,9 +202,9 @@ fn part(text: &str, most: f64) -> Result<f64, UnitError> {
     let value = number.value();
     match unit {
         // The decimal is read once, so that what `percent` writes is exactly what it was given.
-        "%" if value <= most * 100.0 => {
-            format!("{}e-2", text.trim().trim_end_matches(['%', ' '])).parse().map_err(|_| SHARE.unknown(text))
-        }
+        "%" if value <= most * 100.0 => format!("{}e-2", text.trim().trim_end_matches(['%', ' ']))
+            .parse()
+            .map_err(|_| SHARE.unknown(text)),
         "%" => Err(SHARE.too_much(text)),
         "" if value == 0.0 => Ok(0.0),
         "" if value <= 1.0 => {
@@ -248,7 +265,10 @@ impl Number {
         match self {
             Self::Whole(number) => number.checked_mul(scale),
             Self::Broken(number) => {
-                #[expect(clippy::cast_precision_loss, reason = "scales are powers, which a double holds")]
+                #[expect(
+                    clippy::cast_precision_loss,
+                    reason = "scales are powers, which a double holds"
+                )]
                 let product = number * scale as f64;
                 #[expect(
                     clippy::cast_possible_truncation,

@@ -8,8 +8,8 @@ const TIME: Kind = Kind { what: "time", examples: "250ms, 90s, 10m or 1h, say", 
 /// A time: numbers with `ns`, `us`, `ms`, `s`, `m` (minutes), `h` or `d`, one behind the other.
 ///
 /// # Errors
-/// Not a time, or more than 584 years. A number alone is refused, but for 0: it is milliseconds to some programs,
-/// seconds to others and microseconds to tc.
+/// Not a time, or more than 584 years. A number alone is refused, but for 0: it is milliseconds to
+/// some programs, seconds to others and microseconds to tc.
 ///
 /// ```
 /// use {sprat_units::duration, std::time::Duration};
@@ -21,7 +21,8 @@ pub fn duration(text: &str) -> Result<Duration, UnitError> {
     read(text, None)
 }
 
-/// [`duration`], and a number alone is seconds: for what has always been told in seconds. Help says so there.
+/// [`duration`], and a number alone is seconds: for what has always been told in seconds. Help says
+/// so there.
 ///
 /// # Errors
 /// Not a time, or more than 584 years.

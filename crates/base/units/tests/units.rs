@@ -27,9 +27,19 @@ fn sizes() {
     ] {
         assert_eq!(size(text), Ok(bytes), "{text}");
     }
-    for text in
-        ["", "G", "many", "-1", "1e3", "1.2.3M", "1Gbit", "1GB/s", "99999999999T", "18446744073709551616", "1 2M"]
-    {
+    for text in [
+        "",
+        "G",
+        "many",
+        "-1",
+        "1e3",
+        "1.2.3M",
+        "1Gbit",
+        "1GB/s",
+        "99999999999T",
+        "18446744073709551616",
+        "1 2M",
+    ] {
         assert!(size(text).is_err(), "{text}");
     }
 }
@@ -59,9 +69,11 @@ fn rates() {
     for text in ["", "fast", "2GHz", "-1M", "99999999P", "b/s", "1ib/s"] {
         assert!(rate(text).is_err(), "{text}");
     }
-    for (text, readings) in
-        [("100mbps", "100Mb/s or 100MB/s"), ("2GB", "2Gb/s or 2GB/s"), ("64kbps", "64kb/s or 64kB/s")]
-    {
+    for (text, readings) in [
+        ("100mbps", "100Mb/s or 100MB/s"),
+        ("2GB", "2Gb/s or 2GB/s"),
+        ("64kbps", "64kb/s or 64kB/s"),
+    ] {
         let complaint = rate(text).expect_err(text).to_string();
         assert!(complaint.contains(readings), "{complaint}");
     }
@@ -87,7 +99,19 @@ fn times() {
         assert_eq!(seconds(text), duration(text), "{text}");
     }
     assert_eq!(seconds("60"), Ok(Duration::from_secs(60)));
-    for text in ["", "ms", "-1ms", "1e3ms", "1.2.3s", "5 parsecs", "1h30", "1h 30", "600y", "9999999d", "1h-1m"] {
+    for text in [
+        "",
+        "ms",
+        "-1ms",
+        "1e3ms",
+        "1.2.3s",
+        "5 parsecs",
+        "1h30",
+        "1h 30",
+        "600y",
+        "9999999d",
+        "1h-1m",
+    ] {
         assert!(duration(text).is_err(), "{text}");
         assert!(seconds(text).is_err(), "{text}");
     }
@@ -125,8 +149,13 @@ fn figures_have_three_digits() {
     for (ns, text) in times {
         assert_eq!(figure::time(ns), text);
     }
-    for (long, short) in [("10.0 us", "10 us"), ("0.200 s", "0.2 s"), ("100 us", "100 us"), ("0 %", "0 %"), ("0", "0")]
-    {
+    for (long, short) in [
+        ("10.0 us", "10 us"),
+        ("0.200 s", "0.2 s"),
+        ("100 us", "100 us"),
+        ("0 %", "0 %"),
+        ("0", "0"),
+    ] {
         assert_eq!(figure::short(long), short);
     }
     assert_eq!(figure::rate(142_000.0), "142 k/s");

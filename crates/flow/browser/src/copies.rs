@@ -43,8 +43,15 @@ impl<'a> Teller<'a> {
             Event::Opened { length, verified, resumed, .. } => {
                 (self.recent, self.verified) = (Recent::default(), *verified);
                 let (id, name) = (self.id.clone(), self.name.clone());
-                // The browser may have gone: then there is nobody to tell, and the host is about to end.
-                let report = Report::Opened { id, name, bytes: *length, verified: *verified, resumed: *resumed };
+                // The browser may have gone: then there is nobody to tell, and the host is about to
+                // end.
+                let report = Report::Opened {
+                    id,
+                    name,
+                    bytes: *length,
+                    verified: *verified,
+                    resumed: *resumed,
+                };
                 let _ = self.reports.send(report);
                 return;
             }
@@ -55,12 +62,22 @@ impl<'a> Teller<'a> {
                     let rtt_us = u64::try_from(progress.rtt.as_micros()).unwrap_or(u64::MAX);
                     let (id, done, bytes) = (self.id.clone(), progress.done, progress.length);
                     // One that nobody has room for is not worth waiting for.
-                    let _ = self.reports.try_send(Report::Progress { id, done, bytes, bytes_per_second, rtt_us });
+                    let _ = self.reports.try_send(Report::Progress {
+                        id,
+                        done,
+                        bytes,
+                        bytes_per_second,
+                        rtt_us,
+                    });
                 }
                 return;
             }
-            Event::Wrong { offset, bytes, .. } => format!("{bytes} B at {offset} arrived wrong: fetched again"),
-            Event::Retry { why, pause } => format!("{why}; tries again in {:.1} s", pause.as_secs_f64()),
+            Event::Wrong { offset, bytes, .. } => {
+                format!("{bytes} B at {offset} arrived wrong: fetched again")
+            }
+            Event::Retry { why, pause } => {
+                format!("{why}; tries again in {:.1} s", pause.as_secs_f64())
+            }
             Event::StartsOver { why } => format!("begins anew: {why}"),
             Event::Checking { .. } => "reads and verifies what is here".to_owned(),
             Event::Failed { name, why } => format!("{name}: {why}"),
@@ -75,7 +92,9 @@ impl<'a> Teller<'a> {
             id: self.id.clone(),
             name: self.name.clone(),
             bytes: outcome.length,
-            blake3: outcome.blake3.map(|value| value.iter().map(|byte| format!("{byte:02x}")).collect()),
+            blake3: outcome
+                .blake3
+                .map(|value| value.iter().map(|byte| format!("{byte:02x}")).collect()),
             verified: self.verified && outcome.verified,
             unchanged: outcome.unchanged,
         }
@@ -86,18 +105,26 @@ impl<'a> Teller<'a> {
 pub(super) fn judge(error: Error) -> (Code, String) {
     match error {
         Error::Usage(why) => (Code::Usage, why),
-        Error::NotFound { status, .. } => (Code::NotFound, format!("the server has no such file ({status})")),
-        Error::Denied { status, .. } => (Code::Denied, format!("the server does not give it to us ({status})")),
+        Error::NotFound { status, .. } => {
+            (Code::NotFound, format!("the server has no such file ({status})"))
+        }
+        Error::Denied { status, .. } => {
+            (Code::Denied, format!("the server does not give it to us ({status})"))
+        }
         Error::Refused { .. } => (Code::Protocol, error.to_string()),
         Error::Unreachable { why, .. } => (Code::Unreachable, why),
         Error::Untrusted { why, .. } => (Code::Untrusted, why),
         Error::Protocol { why, .. } => (Code::Protocol, why),
-        Error::Changed { why, .. } => (Code::Changed, format!("it changes while it is fetched: {why}")),
+        Error::Changed { why, .. } => {
+            (Code::Changed, format!("it changes while it is fetched: {why}"))
+        }
         Error::Corrupt { why, .. } => (Code::Corrupt, why),
         Error::Place(PlaceError::Exists(path) | PlaceError::Other { path, .. }) => {
             (Code::Exists, format!("there is another file now at {}; move it away", path.display()))
         }
-        Error::Place(_) | Error::Sink(_) | Error::File { .. } => (Code::Unwritable, error.to_string()),
+        Error::Place(_) | Error::Sink(_) | Error::File { .. } => {
+            (Code::Unwritable, error.to_string())
+        }
         Error::Cancelled => (Code::Unreachable, "stopped".to_owned()),
     }
 }

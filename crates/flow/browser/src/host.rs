@@ -1,8 +1,9 @@
 //! The host: takes requests, keeps a bounded number of downloads going, and reports.
 //!
-//! One thread decides; it is told everything through one inbox: requests by a thread that reads, ends of downloads by the threads that
-//! make them, and that it is to stop. Another thread writes reports. When the browser closes its end, downloads are stopped as Ctrl-C
-//! would, each with its journal.
+//! One thread decides; it is told everything through one inbox: requests by a thread that reads,
+//! ends of downloads by the threads that make them, and that it is to stop. Another thread writes
+//! reports. When the browser closes its end, downloads are stopped as Ctrl-C would, each with its
+//! journal.
 
 use super::copies::{Teller, judge};
 use super::protocol::{Code, FileName, Id, PROTOCOL, Report, Request, Source, frame};
@@ -77,7 +78,8 @@ struct Waiting {
     name: Option<FileName>,
 }
 
-/// Serves one browser until it closes `input`, or something comes on `stop`. Files go into `folder`, which is made when it is not there.
+/// Serves one browser until it closes `input`, or something comes on `stop`. Files go into
+/// `folder`, which is made when it is not there.
 ///
 /// # Errors
 /// The folder cannot be made, or a thread cannot be started; or what the browser sent is no frame.
@@ -158,7 +160,8 @@ impl Host {
         match request {
             Request::Hello { protocol: PROTOCOL } => {
                 self.greeted = true;
-                let (version, folder) = (env!("CARGO_PKG_VERSION"), self.folder.display().to_string().into());
+                let (version, folder) =
+                    (env!("CARGO_PKG_VERSION"), self.folder.display().to_string().into());
                 self.report(Report::Hello { protocol: PROTOCOL, version, folder });
             }
             Request::Hello { protocol } => {
@@ -179,7 +182,8 @@ impl Host {
     }
 
     fn start(&mut self, wanted: Waiting) -> io::Result<()> {
-        let twice = self.running.contains_key(&wanted.id) || self.waiting.iter().any(|one| one.id == wanted.id);
+        let twice = self.running.contains_key(&wanted.id)
+            || self.waiting.iter().any(|one| one.id == wanted.id);
         if twice {
             self.refuse(Some(wanted.id), "it is under way".to_owned());
         } else if self.waiting.len() >= MAX_WAITING {
@@ -206,8 +210,10 @@ impl Host {
             });
             match begun {
                 Ok((name, copy)) => {
-                    let running = Running { name: name.clone(), cancel: copy.cancel(), discard: false };
-                    let (inbox, reports, this) = (self.inbox.clone(), self.reports.clone(), id.clone());
+                    let running =
+                        Running { name: name.clone(), cancel: copy.cancel(), discard: false };
+                    let (inbox, reports, this) =
+                        (self.inbox.clone(), self.reports.clone(), id.clone());
                     spawn("sprat-copy", move || {
                         let last = Teller::new(&this, &name, &reports).run(&copy);
                         let _ = inbox.send(Told::Ended(this, last));
@@ -220,11 +226,14 @@ impl Host {
         Ok(())
     }
 
-    /// The name that a download gets: the one it had, or the first that is free or was begun from the same source.
+    /// The name that a download gets: the one it had, or the first that is free or was begun from
+    /// the same source.
     fn name(&self, source: &Source, had: Option<FileName>) -> Result<FileName, (Code, String)> {
         if let Some(name) = had {
             let busy = self.running.values().any(|running| running.name == name);
-            let why = || (Code::Exists, format!("another download writes {}; wait for it", name.as_str()));
+            let why = || {
+                (Code::Exists, format!("another download writes {}; wait for it", name.as_str()))
+            };
             return if busy { Err(why()) } else { Ok(name) };
         }
         let address = source.address();
@@ -234,7 +243,9 @@ impl Host {
             self.running.values().all(|running| running.name != *name)
                 && is_free(&self.folder, name, &address.to_string())
         });
-        free.ok_or_else(|| (Code::Exists, format!("there are {MAX_NUMBER} files of the name {}", first.as_str())))
+        free.ok_or_else(|| {
+            (Code::Exists, format!("there are {MAX_NUMBER} files of the name {}", first.as_str()))
+        })
     }
 
     fn cancel(&mut self, id: Id, discard: bool) {
@@ -267,7 +278,8 @@ impl Host {
         if self.running.values().any(|running| running.name == *name) {
             return self.refuse(Some(id), format!("another download writes {}", name.as_str()));
         }
-        let discarded = Place::of(&self.folder.join(name.as_str())).and_then(|place| place.discard());
+        let discarded =
+            Place::of(&self.folder.join(name.as_str())).and_then(|place| place.discard());
         match discarded {
             Ok(()) => self.report(Report::Stopped { id, discarded: true }),
             Err(error) => self.refuse(Some(id), error.to_string()),
@@ -294,7 +306,8 @@ impl Host {
         let mut command = Command::new(SHOWS);
         command.arg(&self.folder).stdin(null()).stdout(null()).stderr(null());
         // Its end is awaited only so that no dead process stays behind.
-        let shown = command.spawn().and_then(|mut child| spawn("sprat-show", move || drop(child.wait())));
+        let shown =
+            command.spawn().and_then(|mut child| spawn("sprat-show", move || drop(child.wait())));
         match shown {
             Ok(()) => self.report(Report::Shown { id }),
             Err(error) => self.refuse(Some(id), format!("{SHOWS} cannot be run: {error}")),
@@ -311,7 +324,8 @@ impl Host {
     }
 }
 
-/// Whether a new download of `source` may have this name: nothing has it, or only what an earlier one from there left.
+/// Whether a new download of `source` may have this name: nothing has it, or only what an earlier
+/// one from there left.
 fn is_free(folder: &Path, name: &FileName, source: &str) -> bool {
     let Ok(place) = Place::of(&folder.join(name.as_str())) else { return false };
     let there = |path: &Path| path.symlink_metadata().is_ok();
@@ -322,7 +336,8 @@ fn is_free(folder: &Path, name: &FileName, source: &str) -> bool {
         return true;
     }
     let mut bytes = Vec::new();
-    let read = File::open(place.journal()).and_then(|file| file.take(JOURNAL_BYTES).read_to_end(&mut bytes));
+    let read = File::open(place.journal())
+        .and_then(|file| file.take(JOURNAL_BYTES).read_to_end(&mut bytes));
     read.is_ok() && journal::parse(&bytes).is_some_and(|parsed| parsed.identity.source == source)
 }
 

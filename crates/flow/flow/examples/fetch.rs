@@ -1,6 +1,8 @@
-//! The least program that copies, and what that costs: `fetch SRC DST [STREAMS]`; `fetch --share DIR ADDRESS` serves.
+//! The least program that copies, and what that costs: `fetch SRC DST [STREAMS]`; `fetch --share
+//! DIR ADDRESS` serves.
 //!
-//! The last line of a copy is its rate, and the processor's time for each gigabyte (user and system), as `getrusage` counts it.
+//! The last line of a copy is its rate, and the processor's time for each gigabyte (user and
+//! system), as `getrusage` counts it.
 #![allow(clippy::print_stdout, reason = "an example talks to its user")]
 
 use nix::sys::resource::{UsageWho, getrusage};
@@ -14,7 +16,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words[..] {
         ["--share", directory, address] => {
-            let share = Share::start(share::Options::new(directory.into(), vec![address.parse()?]))?;
+            let share =
+                Share::start(share::Options::new(directory.into(), vec![address.parse()?]))?;
             println!("{:?}", share.addresses());
             loop {
                 std::thread::park();

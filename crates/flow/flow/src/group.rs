@@ -1,8 +1,9 @@
 //! Groups: the parts of a file that are verified, and fetched again, alone.
 //!
-//! A file's BLAKE3 hash is the root of a tree over chunks of 1 KiB. A group is a whole subtree, 1,024 chunks; its
-//! *value* is what stands at that subtree's top. Values can be computed in any order, by whoever has a group's bytes and knows
-//! where in the file they are; all values together give the file's hash, the one that `b3sum` prints.
+//! A file's BLAKE3 hash is the root of a tree over chunks of 1 KiB. A group is a whole subtree,
+//! 1,024 chunks; its *value* is what stands at that subtree's top. Values can be computed in any
+//! order, by whoever has a group's bytes and knows where in the file they are; all values together
+//! give the file's hash, the one that `b3sum` prints.
 
 use blake3::hazmat::{HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root};
 use std::ops::Range;
@@ -50,7 +51,8 @@ pub fn value(bytes: u64, index: u64, content: &[u8]) -> Value {
     summing.value()
 }
 
-/// The value of a group, from its bytes as they come: small parts are summed while they are still in the processor's cache.
+/// The value of a group, from its bytes as they come: small parts are summed while they are still
+/// in the processor's cache.
 #[derive(Debug)]
 pub struct Summing {
     hasher: blake3::Hasher,
@@ -92,7 +94,8 @@ impl Summing {
     }
 }
 
-/// The hash of the file whose groups have these values, in order; of an empty file when there are none.
+/// The hash of the file whose groups have these values, in order; of an empty file when there are
+/// none.
 #[must_use]
 pub fn root(values: &[Value]) -> Value {
     match values {
@@ -114,19 +117,24 @@ fn top(values: &[Value]) -> Value {
     merge_subtrees_non_root(&top(left), &top(right), Mode::Hash)
 }
 
-/// How many of `count` leaves are on the left: the most that make a full tree and leave something for the right.
+/// How many of `count` leaves are on the left: the most that make a full tree and leave something
+/// for the right.
 fn left(count: usize) -> usize {
     debug_assert!(count >= 2, "a tree has two sides");
     1 << (count - 1).ilog2()
 }
 
-/// The length in verified form of the part `range` of a file: the start of a group, to the end of one, or of the file.
+/// The length in verified form of the part `range` of a file: the start of a group, to the end of
+/// one, or of the file.
 ///
 /// # Panics
 /// When `range` does not begin where a group does.
 #[must_use]
 pub fn verified_length(range: &Range<u64>) -> u64 {
-    assert!(range.start.is_multiple_of(GROUP_BYTES) && range.start <= range.end, "{range:?} begins a group");
+    assert!(
+        range.start.is_multiple_of(GROUP_BYTES) && range.start <= range.end,
+        "{range:?} begins a group"
+    );
     let length = range.end - range.start;
     length + count(length) * VALUE_BYTES
 }

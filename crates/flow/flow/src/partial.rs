@@ -1,4 +1,5 @@
-//! What there is of a file that is arriving: its part, the journal of it, and the values of its groups. Who fetches has one, and who is sent to.
+//! What there is of a file that is arriving: its part, the journal of it, and the values of its
+//! groups. Who fetches has one, and who is sent to.
 
 use crate::file::{Sink, SinkError};
 use crate::group::{self, Value};
@@ -28,11 +29,15 @@ impl Partial {
         self.values.keys().map(|group| bytes_of(length, *group)).sum()
     }
 
-    /// Writes groups down that have become durable. A journal that cannot be written costs time after an interruption, no more.
+    /// Writes groups down that have become durable. A journal that cannot be written costs time
+    /// after an interruption, no more.
     pub(crate) fn write_down(&mut self) {
         let durable = self.sink.take_durable();
         let Some(journal) = self.journal.as_mut().filter(|_| !durable.is_empty()) else { return };
-        let groups = durable.into_iter().filter_map(|group| Some((group, *self.values.get(&group)?))).collect();
+        let groups = durable
+            .into_iter()
+            .filter_map(|group| Some((group, *self.values.get(&group)?)))
+            .collect();
         if let Err(error) = journal.append(&groups) {
             self.journal = None;
             self.journal_failed = Some(format!(
@@ -81,7 +86,9 @@ pub(crate) fn bytes_of(length: u64, group: u64) -> u64 {
 /// What tells a part from another file that has come to its name: inode, and when that was made.
 pub(crate) fn part_id(path: &Path) -> String {
     match statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::INO | StatxFlags::BTIME) {
-        Ok(stat) => format!("{}.{}.{}", stat.stx_ino, stat.stx_btime.tv_sec, stat.stx_btime.tv_nsec),
+        Ok(stat) => {
+            format!("{}.{}.{}", stat.stx_ino, stat.stx_btime.tv_sec, stat.stx_btime.tv_nsec)
+        }
         Err(errno) => format!("unknown ({errno})"),
     }
 }

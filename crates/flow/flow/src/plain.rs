@@ -7,8 +7,7 @@ use std::borrow::Cow;
 /// no width, or end a line.
 #[must_use]
 pub fn is_tricky(char: char) -> bool {
-    let turns =
-        matches!(char, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}');
+    let turns = matches!(char, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}');
     char.is_control() || turns
 }
 

@@ -28,7 +28,9 @@ impl Recent {
         let now = Instant::now();
         self.moments.push_back((now, bytes));
         let old = |(at, _): &(Instant, u64)| now.duration_since(*at) > RATE_TIME;
-        while self.moments.len() > 2 && (self.moments.len() > MAX_MOMENTS || self.moments.front().is_some_and(old)) {
+        while self.moments.len() > 2
+            && (self.moments.len() > MAX_MOMENTS || self.moments.front().is_some_and(old))
+        {
             self.moments.pop_front();
         }
         let (at, had) = self.moments[0];

@@ -16,13 +16,19 @@ fn a_file_arrives_as_it_is_in_either_form() {
                 let content = content(bytes);
                 let server = Server::start(content.clone(), verified);
                 let directory = tempfile::tempdir().unwrap();
-                let (outcome, _) =
-                    copy(&server.url(), directory.path(), sprat_flow::copy::Options { streams, ..options() });
+                let (outcome, _) = copy(
+                    &server.url(),
+                    directory.path(),
+                    sprat_flow::copy::Options { streams, ..options() },
+                );
                 let outcome = outcome.unwrap();
                 assert_eq!(outcome.target, directory.path().join("file.bin"));
                 assert_eq!((outcome.verified, outcome.length), (verified, bytes as u64));
                 assert_eq!(outcome.blake3.unwrap(), *blake3::hash(&content).as_bytes());
-                assert!(fs::read(&outcome.target).unwrap() == content, "{bytes} B, {streams} streams");
+                assert!(
+                    fs::read(&outcome.target).unwrap() == content,
+                    "{bytes} B, {streams} streams"
+                );
                 assert_eq!(names(directory.path()), ["file.bin"], "nothing is left beside it");
             }
         }
@@ -35,7 +41,8 @@ fn streams_begin_with_equal_parts() {
     let four = sprat_flow::copy::Options { streams: 4, ..options() };
     copy(&server.url(), "/dev/null".as_ref(), four).0.unwrap();
     // What is slow may be taken over later, which asks more.
-    let mut ranges: Vec<_> = server.requests()[..4].iter().map(|request| request.fields["range"].clone()).collect();
+    let mut ranges: Vec<_> =
+        server.requests()[..4].iter().map(|request| request.fields["range"].clone()).collect();
     ranges.sort();
     // The first was sent when nobody knew how much there is.
     let parts = [(0, 8), (8, 19), (19, 30), (30, 40)];
@@ -56,11 +63,19 @@ fn what_the_source_tells_of_a_file_is_kept() {
     copy(&server.url(), &target, options()).0.unwrap();
     let plain = fs::metadata(&target).unwrap();
     assert_eq!(plain.modified().unwrap(), when);
-    assert_eq!(plain.permissions().mode() & 0o7111, 0, "no right to run comes from outside unasked");
+    assert_eq!(
+        plain.permissions().mode() & 0o7111,
+        0,
+        "no right to run comes from outside unasked"
+    );
     let target = directory.path().join("two");
     let preserving = sprat_flow::copy::Options { preserve: true, ..options() };
     copy(&server.url(), &target, preserving).0.unwrap();
-    assert_eq!(fs::metadata(&target).unwrap().permissions().mode() & 0o7777, 0o751, "but never set-user-id");
+    assert_eq!(
+        fs::metadata(&target).unwrap().permissions().mode() & 0o7777,
+        0o751,
+        "but never set-user-id"
+    );
 }
 
 #[test]
@@ -77,7 +92,8 @@ fn a_file_that_is_there_stays() {
     assert_eq!(fs::read(&target).unwrap(), content(MIB));
     assert_eq!(names(directory.path()), ["file.bin"]);
     // As long and as old as the source: nothing to do.
-    server.state.lock().unwrap().fields = vec![("Last-Modified", "Sun, 06 Nov 1994 08:49:37 GMT".to_owned())];
+    server.state.lock().unwrap().fields =
+        vec![("Last-Modified", "Sun, 06 Nov 1994 08:49:37 GMT".to_owned())];
     assert!(!copy(&server.url(), &target, force()).0.unwrap().unchanged);
     assert!(copy(&server.url(), &target, options()).0.unwrap().unchanged);
 }
@@ -105,7 +121,11 @@ fn an_interruption_costs_what_was_not_durable_and_no_more() {
                     _ => None,
                 });
                 assert_eq!(resumed, Some(4 * MIB as u64), "the groups that were whole");
-                assert!(server.sent() - before < 6 * MIB as u64, "{} B were sent again", server.sent() - before);
+                assert!(
+                    server.sent() - before < 6 * MIB as u64,
+                    "{} B were sent again",
+                    server.sent() - before
+                );
             }
             assert_eq!(names(directory.path()), ["file"]);
         }
@@ -146,7 +166,10 @@ fn a_path_that_breaks_before_every_megabyte_brings_the_file_all_the_same() {
             let (outcome, events) = copy(&server.url(), &target, few);
             let outcome = outcome.unwrap_or_else(|error| panic!("{error}: {events:?}"));
             assert_eq!((outcome.verified, outcome.progress.wrong), (verified, 0));
-            assert!(fs::read(&target).unwrap() == content(bytes), "verified: {verified}, {streams} streams");
+            assert!(
+                fs::read(&target).unwrap() == content(bytes),
+                "verified: {verified}, {streams} streams"
+            );
             if streams == 1 {
                 assert!(server.sent() < (bytes + 4096) as u64, "{} B were sent", server.sent());
             }
@@ -164,9 +187,15 @@ fn a_flipped_bit_is_one_group_fetched_again() {
     let (outcome, events) = copy(&server.url(), &target, options());
     assert_eq!(outcome.unwrap().progress.wrong, 2);
     assert_eq!(fs::read(&target).unwrap(), content(bytes));
-    let wrong = events.iter().filter(|event| matches!(event, Event::Wrong { offset, .. } if *offset == 3 * MIB as u64));
+    let wrong = events
+        .iter()
+        .filter(|event| matches!(event, Event::Wrong { offset, .. } if *offset == 3 * MIB as u64));
     assert_eq!(wrong.count(), 2);
-    let ranges: Vec<_> = server.requests().iter().filter_map(|request| request.fields.get("range").cloned()).collect();
+    let ranges: Vec<_> = server
+        .requests()
+        .iter()
+        .filter_map(|request| request.fields.get("range").cloned())
+        .collect();
     assert_eq!(ranges, vec![format!("bytes={}-{}", 3 * MIB, 4 * MIB - 1); 2]);
 }
 
@@ -178,7 +207,10 @@ fn a_bit_that_is_flipped_every_time_is_named() {
     server.fault(vec![Fault::Flip(MIB as u64 + 9); 10]);
     let (outcome, _) = copy(&server.url(), &target, options());
     let error = outcome.unwrap_err();
-    assert!(matches!(error, Error::Corrupt { .. }) && error.to_string().contains("at 1048576"), "{error}");
+    assert!(
+        matches!(error, Error::Corrupt { .. }) && error.to_string().contains("at 1048576"),
+        "{error}"
+    );
     assert!(!target.exists());
 }
 
@@ -201,7 +233,10 @@ fn a_source_that_changes_is_begun_anew_and_never_mixed() {
             server.fault([Fault::Cut { after: 2 * MIB + 500, reset: false }, fault.clone()]);
             let (outcome, events) = copy(&server.url(), &target, options());
             outcome.unwrap();
-            assert!(events.iter().any(|event| matches!(event, Event::StartsOver { .. })), "it is said: {events:?}");
+            assert!(
+                events.iter().any(|event| matches!(event, Event::StartsOver { .. })),
+                "it is said: {events:?}"
+            );
             assert!(fs::read(&target).unwrap() == server.state.lock().unwrap().content);
         }
     }
@@ -217,11 +252,18 @@ fn what_is_left_of_another_state_is_not_used() {
     copy(&server.url(), &target, impatient).0.unwrap_err();
     let mut other = content(4 * MIB);
     other[0] ^= 1;
-    *server.state.lock().unwrap() =
-        support::State { content: other.clone(), tag: "\"2\"".to_owned(), verified: false, ..Default::default() };
+    *server.state.lock().unwrap() = support::State {
+        content: other.clone(),
+        tag: "\"2\"".to_owned(),
+        verified: false,
+        ..Default::default()
+    };
     let (outcome, events) = copy(&server.url(), &target, options());
     outcome.unwrap();
-    assert!(events.iter().any(|event| matches!(event, Event::StartsOver { .. })), "it is said: {events:?}");
+    assert!(
+        events.iter().any(|event| matches!(event, Event::StartsOver { .. })),
+        "it is said: {events:?}"
+    );
     assert!(fs::read(&target).unwrap() == other);
 }
 
@@ -232,7 +274,8 @@ fn sums_that_are_given_hold_or_nothing_is_kept() {
     let directory = tempfile::tempdir().unwrap();
     let target = directory.path().join("file");
     let blake3 = *blake3::hash(&content(bytes)).as_bytes();
-    let sha256: [u8; 32] = ring::digest::digest(&ring::digest::SHA256, &content(bytes)).as_ref().try_into().unwrap();
+    let sha256: [u8; 32] =
+        ring::digest::digest(&ring::digest::SHA256, &content(bytes)).as_ref().try_into().unwrap();
     for fault in [Fault::None, Fault::Chunked(1000)] {
         for (sums, right) in [
             (Sums { blake3: Some(blake3), sha256: None }, true),
@@ -241,7 +284,8 @@ fn sums_that_are_given_hold_or_nothing_is_kept() {
             (Sums { blake3: None, sha256: Some(blake3) }, false),
         ] {
             server.fault([fault.clone()]);
-            let (outcome, _) = copy(&server.url(), &target, sprat_flow::copy::Options { sums, ..options() });
+            let (outcome, _) =
+                copy(&server.url(), &target, sprat_flow::copy::Options { sums, ..options() });
             if right {
                 assert!(outcome.unwrap().verified);
                 fs::remove_file(&target).unwrap();
@@ -303,7 +347,8 @@ fn sha256(bytes: &[u8]) -> [u8; 32] {
 
 #[test]
 fn a_sum_is_held_against_the_file_that_is_there() {
-    let (server, directory) = (Server::start(content(2 * MIB + 3), true), tempfile::tempdir().unwrap());
+    let (server, directory) =
+        (Server::start(content(2 * MIB + 3), true), tempfile::tempdir().unwrap());
     server.state.lock().unwrap().fields = vec![("Sprat-Mtime", "1600000000.123456789".to_owned())];
     let (local, target) = (directory.path().join("local"), directory.path().join("file"));
     fs::write(&local, content(2 * MIB + 3)).unwrap();
@@ -323,10 +368,16 @@ fn a_sum_is_held_against_the_file_that_is_there() {
             let held = |is_right: bool| match copy(&source, &target, with_sums()).0 {
                 Ok(outcome) => {
                     assert!(is_right && outcome.unchanged, "{sums:?}: {outcome:?}");
-                    assert_eq!((outcome.verified, outcome.blake3.is_some()), (sums.any(), sums.any()));
+                    assert_eq!(
+                        (outcome.verified, outcome.blake3.is_some()),
+                        (sums.any(), sums.any())
+                    );
                 }
                 Err(error) => {
-                    assert!(!is_right && matches!(error, Error::Corrupt { .. }), "{sums:?}: {error}");
+                    assert!(
+                        !is_right && matches!(error, Error::Corrupt { .. }),
+                        "{sums:?}: {error}"
+                    );
                     assert!(error.to_string().contains("--force"), "{error}");
                 }
             };
@@ -345,18 +396,23 @@ fn a_sum_is_held_against_the_file_that_is_there() {
 fn a_part_that_was_damaged_between_two_runs_is_read_and_fetched_again() {
     let bytes = 9 * MIB + 7;
     for verified in [true, false] {
-        for sums in [Sums::default(), Sums { sha256: Some(sha256(&content(bytes))), blake3: None }] {
-            let (server, directory) = (Server::start(content(bytes), verified), tempfile::tempdir().unwrap());
+        for sums in [Sums::default(), Sums { sha256: Some(sha256(&content(bytes))), blake3: None }]
+        {
+            let (server, directory) =
+                (Server::start(content(bytes), verified), tempfile::tempdir().unwrap());
             let target = directory.path().join("file");
             server.fault([Fault::Cut { after: 5 * MIB, reset: false }]);
             let impatient = sprat_flow::copy::Options { retries: 0, ..options() };
             copy(&server.url(), &target, impatient).0.unwrap_err();
             damage(&directory.path().join("file.sprat-part"), 2 * MIB as u64 + 5000);
-            let (outcome, events) = copy(&server.url(), &target, sprat_flow::copy::Options { sums, ..options() });
+            let (outcome, events) =
+                copy(&server.url(), &target, sprat_flow::copy::Options { sums, ..options() });
             outcome.unwrap();
             assert!(fs::read(&target).unwrap() == content(bytes), "verified: {verified}, {sums:?}");
             assert!(
-                events.iter().any(|event| matches!(event, Event::Note(text) if text.contains("1 of"))),
+                events
+                    .iter()
+                    .any(|event| matches!(event, Event::Note(text) if text.contains("1 of"))),
                 "{events:?}"
             );
         }
@@ -369,19 +425,28 @@ fn pipes_and_devices_are_neither_opened_nor_replaced() {
     let (server, directory) = (Server::start(content(MIB), true), tempfile::tempdir().unwrap());
     let (pipe, file) = (directory.path().join("pipe"), directory.path().join("file"));
     mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
-    for (source, what) in
-        [(pipe.as_path(), "a pipe"), ("/dev/zero".as_ref(), "a device"), (directory.path(), "a folder")]
-    {
+    for (source, what) in [
+        (pipe.as_path(), "a pipe"),
+        ("/dev/zero".as_ref(), "a device"),
+        (directory.path(), "a folder"),
+    ] {
         let error = copy(source.to_str().unwrap(), &file, options()).0.unwrap_err();
         assert!(matches!(&error, Error::Usage(why) if why.contains(what)), "{error}");
-        let sent = sprat_flow::copy::Upload::new(source, &format!("http://{}/x", server.address), options());
+        let sent = sprat_flow::copy::Upload::new(
+            source,
+            &format!("http://{}/x", server.address),
+            options(),
+        );
         let error = sent.unwrap().run(&mut |_| {}).unwrap_err();
         assert!(matches!(&error, Error::Usage(why) if why.contains(what)), "{error}");
     }
     let force = || sprat_flow::copy::Options { force: true, ..options() };
     for target in [pipe.as_path(), "/dev/zero".as_ref()] {
         let error = copy(&server.url(), target, force()).0.unwrap_err();
-        assert!(matches!(&error, Error::Place(_)) && error.to_string().contains("stays"), "{error}");
+        assert!(
+            matches!(&error, Error::Place(_)) && error.to_string().contains("stays"),
+            "{error}"
+        );
     }
     // Nor are they waited for under the names that a file has on its way.
     for name in ["file.sprat-part", "file.sprat-journal"] {

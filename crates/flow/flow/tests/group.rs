@@ -14,7 +14,8 @@ fn values(content: &[u8]) -> Vec<[u8; 32]> {
         let range = range(bytes, index);
         &content[usize::try_from(range.start).unwrap()..usize::try_from(range.end).unwrap()]
     };
-    let mut values: Vec<_> = (0..count(bytes)).rev().map(|index| value(bytes, index, part(index))).collect();
+    let mut values: Vec<_> =
+        (0..count(bytes)).rev().map(|index| value(bytes, index, part(index))).collect();
     values.reverse();
     values
 }
@@ -22,7 +23,18 @@ fn values(content: &[u8]) -> Vec<[u8; 32]> {
 #[test]
 fn values_make_the_hash_that_everybody_knows() {
     let group = usize::try_from(GROUP_BYTES).unwrap();
-    for bytes in [0, 1, 1024, group - 1, group, group + 1, 2 * group, 3 * group, 5 * group + 4097, 8 * group + 1] {
+    for bytes in [
+        0,
+        1,
+        1024,
+        group - 1,
+        group,
+        group + 1,
+        2 * group,
+        3 * group,
+        5 * group + 4097,
+        8 * group + 1,
+    ] {
         let content = content(bytes);
         assert_eq!(root(&values(&content)), *blake3::hash(&content).as_bytes(), "{bytes} B");
     }

@@ -1,4 +1,5 @@
-//! Several hosts of one file: equal ones, one that is killed, one that is slow, one that has another file, and none that is right.
+//! Several hosts of one file: equal ones, one that is killed, one that is slow, one that has
+//! another file, and none that is right.
 
 use crate::support;
 use sprat_flow::copy::{Error, Event, Fetch, Options, Outcome, Progress, Sums};
@@ -30,10 +31,12 @@ impl Host {
         fs::write(directory.path().join("file"), content).unwrap();
         let answers = Arc::new(Mutex::new(Vec::new()));
         let seen = answers.clone();
-        let mut options = share::Options::new(directory.path().to_owned(), vec![listen.parse().unwrap()]);
+        let mut options =
+            share::Options::new(directory.path().to_owned(), vec![listen.parse().unwrap()]);
         options.pace = pace;
-        options.observer =
-            Some(Arc::new(move |event: &share::Event| seen.lock().unwrap().push((event.status, event.bytes))));
+        options.observer = Some(Arc::new(move |event: &share::Event| {
+            seen.lock().unwrap().push((event.status, event.bytes))
+        }));
         Self { share: Share::start(options).unwrap(), directory, answers }
     }
 
@@ -87,7 +90,12 @@ fn hosts_that_have_the_same_file_share_the_work() {
     let hosts = [Host::new(&content), Host::new(&content), Host::new(&content)];
     // By host, by address, and one that is no server of ours.
     let plain = Server::start(content.clone(), false);
-    let sources = [hosts[0].url(), hosts[1].name(), hosts[2].url().replace("sprat://", "http://"), plain.url()];
+    let sources = [
+        hosts[0].url(),
+        hosts[1].name(),
+        hosts[2].url().replace("sprat://", "http://"),
+        plain.url(),
+    ];
     let directory = tempfile::tempdir().unwrap();
     let target = directory.path().join("file");
     let limited = Options { limit: Some(60_000_000), ..options() };
@@ -100,7 +108,10 @@ fn hosts_that_have_the_same_file_share_the_work() {
     for host in of {
         assert!(bytes_from(&outcome, host) > 0, "{host} had its part: {:?}", outcome.sources);
     }
-    assert_eq!(outcome.sources.iter().map(|served| served.bytes).sum::<u64>(), content.len() as u64);
+    assert_eq!(
+        outcome.sources.iter().map(|served| served.bytes).sum::<u64>(),
+        content.len() as u64
+    );
     assert_eq!(names(directory.path()), ["file"]);
 }
 
@@ -108,7 +119,8 @@ fn hosts_that_have_the_same_file_share_the_work() {
 fn one_that_is_killed_is_done_without() {
     for killed in [0, 1] {
         let content = content(48 * MIB + 5);
-        let mut hosts = [Some(Host::new(&content)), Some(Host::new(&content)), Some(Host::new(&content))];
+        let mut hosts =
+            [Some(Host::new(&content)), Some(Host::new(&content)), Some(Host::new(&content))];
         let sources: Vec<_> = hosts.iter().flatten().map(Host::url).collect();
         let directory = tempfile::tempdir().unwrap();
         let target = directory.path().join("file");
@@ -122,10 +134,16 @@ fn one_that_is_killed_is_done_without() {
         assert!(fs::read(&target).unwrap() == content);
         assert!(outcome.verified && hosts[killed].is_none());
         if killed == 0 {
-            // Another one says what the file is from then on: it was asked whether what was here is its.
-            assert!(without(&events).contains(&&sources[0].replace("sprat", "http")[..]), "{events:?}");
+            // Another one says what the file is from then on: it was asked whether what was here is
+            // its.
             assert!(
-                events.iter().any(|event| matches!(event, Event::Note(text) if text.contains("by its values"))),
+                without(&events).contains(&&sources[0].replace("sprat", "http")[..]),
+                "{events:?}"
+            );
+            assert!(
+                events.iter().any(
+                    |event| matches!(event, Event::Note(text) if text.contains("by its values"))
+                ),
                 "{events:?}"
             );
             assert_eq!(outcome.progress.received, content.len() as u64, "nothing was thrown away");
@@ -174,7 +192,11 @@ fn one_that_has_another_file_does_not_take_over() {
     });
     let left = without(&events).contains(&&second.url().replace("sprat", "http")[..]);
     assert!(outcome.is_err() && left, "{outcome:?}: {events:?}");
-    assert_eq!(names(directory.path()), ["file.sprat-journal", "file.sprat-part"], "what is here waits for the first");
+    assert_eq!(
+        names(directory.path()),
+        ["file.sprat-journal", "file.sprat-part"],
+        "what is here waits for the first"
+    );
     // Who has only the second from then on gets its file, whole.
     let (outcome, events) = copy(&sources[1..], &target, options(), &mut |_| {});
     outcome.unwrap();
@@ -195,8 +217,10 @@ fn a_silent_host_holds_nobody_up() {
         let (outcome, events) = copy(&sources, &target, patient, &mut |_| {});
         let outcome = outcome.unwrap_or_else(|error| panic!("{error}: {events:?}"));
         assert!(fs::read(&target).unwrap() == content);
-        let (from_slow, from_fast) =
-            (bytes_from(&outcome, &hosts[slow].name()), bytes_from(&outcome, &hosts[1 - slow].name()));
+        let (from_slow, from_fast) = (
+            bytes_from(&outcome, &hosts[slow].name()),
+            bytes_from(&outcome, &hosts[1 - slow].name()),
+        );
         // The buffers of the kernel take more than its pace lets on.
         assert!(from_slow < from_fast, "{:?}", outcome.sources);
     }
@@ -227,7 +251,12 @@ fn what_changes_while_a_stream_stalls_is_begun_anew() {
     server.fault([Fault::Stall(2 * MIB + 100)]);
     let directory = tempfile::tempdir().unwrap();
     let target = directory.path().join("file");
-    let patient = Options { streams: 2, patience: Duration::from_secs(600), limit: Some(40_000_000), ..options() };
+    let patient = Options {
+        streams: 2,
+        patience: Duration::from_secs(600),
+        limit: Some(40_000_000),
+        ..options()
+    };
     let state = server.state.clone();
     let (outcome, events) = copy(&[server.url()], &target, patient, &mut |progress| {
         let mut state = state.lock().unwrap();
@@ -252,9 +281,12 @@ fn an_interrupted_copy_goes_on_from_other_hosts() {
     let mut done = 0;
     for (round, sources) in [[0, 1], [2, 1], [1, 0]].into_iter().enumerate() {
         let sources = sources.map(|host| hosts[host].url());
-        let mut copying =
-            Fetch::new(&sources[0], &target, Options { limit: Some(30_000_000), sync_bytes: 2 << 20, ..options() })
-                .unwrap();
+        let mut copying = Fetch::new(
+            &sources[0],
+            &target,
+            Options { limit: Some(30_000_000), sync_bytes: 2 << 20, ..options() },
+        )
+        .unwrap();
         copying.also(&sources[1]).unwrap();
         let cancel = copying.cancel();
         let enough = (8 * (round as u64 + 1)) << 20;
@@ -281,7 +313,8 @@ fn what_is_the_same_in_a_file_that_changed_is_not_fetched_again() {
     let host = Host::new(&old);
     let directory = tempfile::tempdir().unwrap();
     let target = directory.path().join("file");
-    let copying = Fetch::new(&host.url(), &target, Options { limit: Some(30_000_000), ..options() }).unwrap();
+    let copying =
+        Fetch::new(&host.url(), &target, Options { limit: Some(30_000_000), ..options() }).unwrap();
     let cancel = copying.cancel();
     let stopped = copying.run(&mut |event| {
         if matches!(event, Event::Progress(progress) if progress.done >= 8 * MIB as u64) {
@@ -296,14 +329,21 @@ fn what_is_the_same_in_a_file_that_changed_is_not_fetched_again() {
     let (outcome, events) = copy(&[host.url()], &target, options(), &mut |_| {});
     outcome.unwrap();
     assert!(fs::read(&target).unwrap() == new, "{events:?}");
-    assert!(host.sent() - before < 10 * MIB as u64, "{} B for what is missing and one group", host.sent() - before);
-    assert!(events.iter().any(|event| matches!(event, Event::Note(text) if text.contains("the others are fetched"))));
+    assert!(
+        host.sent() - before < 10 * MIB as u64,
+        "{} B for what is missing and one group",
+        host.sent() - before
+    );
+    assert!(events.iter().any(
+        |event| matches!(event, Event::Note(text) if text.contains("the others are fetched"))
+    ));
 }
 
 #[test]
 fn hosts_that_tell_no_values_need_a_sum() {
     let content = content(30 * MIB + 1);
-    let (first, second) = (Server::start(content.clone(), false), Server::start(content.clone(), false));
+    let (first, second) =
+        (Server::start(content.clone(), false), Server::start(content.clone(), false));
     let mut other = content.clone();
     other[0] ^= 1;
     other[25 * MIB] ^= 1;
@@ -313,12 +353,19 @@ fn hosts_that_tell_no_values_need_a_sum() {
     let (outcome, events) = copy(&[first.url(), wrong.url()], &target, options(), &mut |_| {});
     assert!(fs::read(&target).unwrap() == content, "{events:?}");
     assert_eq!((outcome.unwrap().sources.len(), wrong.sent()), (1, 0));
-    assert!(events.iter().any(|event| matches!(event, Event::Note(text) if text.contains("--sha256"))), "{events:?}");
+    assert!(
+        events.iter().any(|event| matches!(event, Event::Note(text) if text.contains("--sha256"))),
+        "{events:?}"
+    );
     let sums = Sums { blake3: Some(*blake3::hash(&content).as_bytes()), sha256: None };
     let summed = || Options { sums, force: true, limit: Some(60_000_000), ..options() };
     let (outcome, _) = copy(&[first.url(), second.url()], &target, summed(), &mut |_| {});
     let outcome = outcome.unwrap();
-    assert!(outcome.verified && outcome.sources.iter().all(|served| served.bytes > 0), "{:?}", outcome.sources);
+    assert!(
+        outcome.verified && outcome.sources.iter().all(|served| served.bytes > 0),
+        "{:?}",
+        outcome.sources
+    );
     fs::remove_file(&target).unwrap();
     let (outcome, _) = copy(&[first.url(), wrong.url()], &target, summed(), &mut |_| {});
     assert!(outcome.is_err() || fs::read(&target).unwrap() == content);
@@ -331,12 +378,22 @@ fn nobody_is_named_who_cannot_be_meant() {
     copy.also("two.example").unwrap();
     copy.also("[::1]:80").unwrap();
     copy.also("http://two.example/elsewhere").unwrap();
-    for wrong in
-        ["", "two.example", "one.example:8040", "two.example/x", "u@two.example", "http://x.example/", "a b", "x:99999"]
-    {
+    for wrong in [
+        "",
+        "two.example",
+        "one.example:8040",
+        "two.example/x",
+        "u@two.example",
+        "http://x.example/",
+        "a b",
+        "x:99999",
+    ] {
         assert!(matches!(copy.also(wrong), Err(Error::Usage(_))), "{wrong}");
     }
-    let more = (0..20).map(|number| copy.also(&format!("host{number}.example"))).filter(Result::is_err).count();
+    let more = (0..20)
+        .map(|number| copy.also(&format!("host{number}.example")))
+        .filter(Result::is_err)
+        .count();
     assert!(more > 0, "there is a limit");
     let mut local = Fetch::new("/etc/hostname", target, options()).unwrap();
     assert!(matches!(local.also("one.example"), Err(Error::Usage(_))));
@@ -347,7 +404,12 @@ fn nobody_is_told_who_we_are_but_who_should() {
     let content = content(20 * MIB);
     let servers = [0, 1, 2].map(|_| Server::start(content.clone(), false));
     let sum = Sums { blake3: Some(*blake3::hash(&content).as_bytes()), sha256: None };
-    let secret = Options { token: Some("secret".to_owned()), sums: sum, limit: Some(40_000_000), ..options() };
+    let secret = Options {
+        token: Some("secret".to_owned()),
+        sums: sum,
+        limit: Some(40_000_000),
+        ..options()
+    };
     let sources = [servers[0].url(), servers[1].address.to_string(), servers[2].url()];
     let directory = tempfile::tempdir().unwrap();
     copy(&sources, &directory.path().join("file"), secret, &mut |_| {}).0.unwrap();
@@ -373,6 +435,7 @@ fn a_first_host_that_is_not_there_is_passed_over() {
         assert_eq!(outcome.unwrap().length, content.len() as u64);
         assert_eq!(without(&events).len(), 1, "{events:?}");
     }
-    let (outcome, _) = copy(&[nobody, empty.url()], &directory.path().join("x"), options(), &mut |_| {});
+    let (outcome, _) =
+        copy(&[nobody, empty.url()], &directory.path().join("x"), options(), &mut |_| {});
     assert!(matches!(outcome, Err(Error::Unreachable { .. })), "{outcome:?}");
 }

@@ -46,13 +46,16 @@ fn killed_at_any_time_it_goes_on_to_the_exact_file() {
         let streams = 1 + whole % 2;
         let durable = || {
             let bytes = fs::read(directory.path().join("file.sprat-journal")).ok();
-            bytes.and_then(|bytes| sprat_flow::journal::parse(&bytes)).map_or(0, |parsed| parsed.groups.len())
+            bytes
+                .and_then(|bytes| sprat_flow::journal::parse(&bytes))
+                .map_or(0, |parsed| parsed.groups.len())
         };
         while !target.exists() {
             let mut child = Command::new(std::env::current_exe().unwrap());
             child.args(["--exact", "interrupted::a_process_that_is_to_be_killed"]);
             child.env(CHILD, format!("{} {} {streams}", server.url(), target.display()));
-            let mut child = child.stdout(Stdio::null()).stderr(Stdio::null()).process_group(0).spawn().unwrap();
+            let mut child =
+                child.stdout(Stdio::null()).stderr(Stdio::null()).process_group(0).spawn().unwrap();
             // Some megabytes later, at whatever it is doing then.
             let chance = sprat_host::random();
             let enough = durable() + usize::try_from(chance % 7).unwrap();
@@ -70,7 +73,13 @@ fn killed_at_any_time_it_goes_on_to_the_exact_file() {
             }
         }
         if !target.exists() {
-            copy(&server.url(), &target, Options { patience: Duration::from_secs(30), ..options() }).0.unwrap();
+            copy(
+                &server.url(),
+                &target,
+                Options { patience: Duration::from_secs(30), ..options() },
+            )
+            .0
+            .unwrap();
         }
         assert!(fs::read(&target).unwrap() == content(bytes), "after {killed} kills");
         assert_eq!(names(directory.path()), ["file"]);
@@ -83,7 +92,8 @@ fn killed_at_any_time_it_goes_on_to_the_exact_file() {
     eprintln!("{killed} kills, {whole} files, {resumed} groups found durable after them");
 }
 
-/// A small filesystem in memory that only the caller's thread, and those it starts, can see; or why there is none.
+/// A small filesystem in memory that only the caller's thread, and those it starts, can see; or why
+/// there is none.
 fn small_filesystem(directory: &Path, settings: &str) -> Result<PathBuf, String> {
     unshare(CloneFlags::CLONE_NEWNS).map_err(|error| format!("a mount namespace: {error}"))?;
     let root = directory.join("small");
@@ -94,8 +104,13 @@ fn small_filesystem(directory: &Path, settings: &str) -> Result<PathBuf, String>
 }
 
 fn mount(arguments: &[&str]) -> Result<(), String> {
-    let output = Command::new("mount").args(arguments).output().map_err(|error| error.to_string())?;
-    if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()) }
+    let output =
+        Command::new("mount").args(arguments).output().map_err(|error| error.to_string())?;
+    if output.status.success() {
+        Ok(())
+    } else {
+        Err(String::from_utf8_lossy(&output.stderr).trim().to_owned())
+    }
 }
 
 /// Runs a test where a filesystem with these settings is.
@@ -115,9 +130,13 @@ fn within(settings: &'static str, test: impl FnOnce(&Path) + Send) {
 fn a_disk_without_room_is_told_before_anything_is_kept() {
     within("size=4m", |root| {
         let server = Server::start(content(6 * MIB), true);
-        let (outcome, _) = copy(&server.url(), &root.join("file"), Options { streams: 2, ..options() });
+        let (outcome, _) =
+            copy(&server.url(), &root.join("file"), Options { streams: 2, ..options() });
         let error = outcome.unwrap_err();
-        assert!(matches!(error, Error::Sink(_)) && error.to_string().contains("make room"), "{error}");
+        assert!(
+            matches!(error, Error::Sink(_)) && error.to_string().contains("make room"),
+            "{error}"
+        );
         assert_eq!(names(root), [""; 0], "nothing is left that takes what room there is");
     });
 }
@@ -129,7 +148,10 @@ fn a_disk_that_fills_up_leaves_no_wrong_file() {
         server.fault([Fault::Chunked(65536)]);
         let (outcome, _) = copy(&server.url(), &root.join("file"), options());
         let error = outcome.unwrap_err();
-        assert!(matches!(error, Error::Sink(_)) && error.to_string().contains("make room"), "{error}");
+        assert!(
+            matches!(error, Error::Sink(_)) && error.to_string().contains("make room"),
+            "{error}"
+        );
         assert_eq!(names(root), [""; 0]);
     });
 }
@@ -139,7 +161,10 @@ fn a_place_where_nobody_may_write_is_named() {
     within("size=4m,ro", |root| {
         let server = Server::start(content(MIB), true);
         let error = copy(&server.url(), &root.join("file"), options()).0.unwrap_err().to_string();
-        assert!(error.contains(root.to_str().unwrap()) && error.to_lowercase().contains("read-only"), "{error}");
+        assert!(
+            error.contains(root.to_str().unwrap()) && error.to_lowercase().contains("read-only"),
+            "{error}"
+        );
     });
 }
 

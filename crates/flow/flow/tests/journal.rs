@@ -19,7 +19,8 @@ fn identity(length: u64) -> Identity {
     }
 }
 
-/// A journal as version 1 has it. It is never changed: what wrote it may be read by what comes later.
+/// A journal as version 1 has it. It is never changed: what wrote it may be read by what comes
+/// later.
 const VERSION_1: &[u8] = include_bytes!("fixtures/journal-1");
 
 #[test]
@@ -28,7 +29,8 @@ fn the_format_is_what_it_was() {
     let mut bytes = begin(&identity(7 * GROUP_BYTES));
     groups(&mut bytes, &values);
     if std::env::var_os("UPDATE_GOLDEN").is_some_and(|_| VERSION_1.is_empty()) {
-        fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/journal-1"), &bytes).unwrap();
+        fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/journal-1"), &bytes)
+            .unwrap();
     }
     assert!(bytes == VERSION_1);
     let parsed = parse(VERSION_1).unwrap();
@@ -133,7 +135,11 @@ fn a_journal_is_for_its_part_alone() {
             fs::write(&part, vec![7; bytes]).unwrap();
         }
         copy(&server.url(), &target, options()).0.unwrap();
-        assert_eq!(fs::read(&target).unwrap(), content(bytes), "with {with} in the place of the part");
+        assert_eq!(
+            fs::read(&target).unwrap(),
+            content(bytes),
+            "with {with} in the place of the part"
+        );
         fs::remove_file(&target).unwrap();
     }
 }

@@ -21,10 +21,18 @@ fn exact_or_absent(verified: bool, fault: &Fault, resumed: bool) -> Result<(), E
         return exact_or_absent_after(verified, fault, None);
     }
     let _ = exact_or_absent_after(verified, fault, Some(Fault::CutBody(MIB + MIB / 2)));
-    exact_or_absent_after(verified, fault, Some(Fault::CutBody(if verified { MIB + 32 } else { MIB })))
+    exact_or_absent_after(
+        verified,
+        fault,
+        Some(Fault::CutBody(if verified { MIB + 32 } else { MIB })),
+    )
 }
 
-fn exact_or_absent_after(verified: bool, fault: &Fault, before: Option<Fault>) -> Result<(), Error> {
+fn exact_or_absent_after(
+    verified: bool,
+    fault: &Fault,
+    before: Option<Fault>,
+) -> Result<(), Error> {
     let bytes = 3 * MIB + 11;
     let server = Server::start(content(bytes), verified);
     let directory = tempfile::tempdir().unwrap();
@@ -82,7 +90,10 @@ fn parts_that_were_not_asked_for_are_refused() {
             says(&[("Content-Range", "bytes */77")]),
             says(&[("Content-Range", "lines 1-2/3")]),
             says(&[("Content-Length", "77")]),
-            says(&[("Content-Type", if verified { "text/plain" } else { "application/vnd.sprat.verified" })]),
+            says(&[(
+                "Content-Type",
+                if verified { "text/plain" } else { "application/vnd.sprat.verified" },
+            )]),
         ] {
             let refused = exact_or_absent(verified, &fault, true);
             assert!(matches!(refused, Err(Error::Protocol { .. })), "{fault:?}: {refused:?}");
@@ -98,10 +109,14 @@ fn what_may_be_another_state_is_begun_anew() {
             Fault::Whole,
             says(&[("ETag", "\"other\"")]),
             says(&[("Content-Range", &format!("bytes 1048576-{last}/99999999"))]),
-            Fault::Raw(b"HTTP/1.1 416 No\r\nContent-Range: bytes */5\r\nContent-Length: 0\r\n\r\n".to_vec()),
+            Fault::Raw(
+                b"HTTP/1.1 416 No\r\nContent-Range: bytes */5\r\nContent-Length: 0\r\n\r\n"
+                    .to_vec(),
+            ),
             Fault::Raw(b"HTTP/1.1 412 No\r\nContent-Length: 0\r\n\r\n".to_vec()),
         ] {
-            exact_or_absent(verified, &fault, true).unwrap_or_else(|error| panic!("{fault:?}: {error}"));
+            exact_or_absent(verified, &fault, true)
+                .unwrap_or_else(|error| panic!("{fault:?}: {error}"));
         }
     }
 }
@@ -112,7 +127,11 @@ fn bodies_that_end_elsewhere_than_told_are_not_taken() {
     for verified in [true, false] {
         for longer in [1, 32, MIB] {
             // It stalls, is asked again, and then tells another length: begun anew.
-            let _ = exact_or_absent(verified, &says(&[("Content-Length", &(total + longer).to_string())]), false);
+            let _ = exact_or_absent(
+                verified,
+                &says(&[("Content-Length", &(total + longer).to_string())]),
+                false,
+            );
         }
     }
     // Shorter, in verified form: the values tell.
@@ -135,7 +154,11 @@ fn chunks_that_make_no_sense_are_refused() {
         &[b"0\r\n".as_slice(), &b"Field: x\r\n".repeat(1000)].concat(),
     ] {
         let refused = exact_or_absent(false, &Fault::Raw([head, body].concat()), false);
-        assert!(matches!(refused, Err(Error::Protocol { .. })), "{:?}: {refused:?}", &body[..8.min(body.len())]);
+        assert!(
+            matches!(refused, Err(Error::Protocol { .. })),
+            "{:?}: {refused:?}",
+            &body[..8.min(body.len())]
+        );
     }
     // Cut: asked again.
     exact_or_absent(false, &Fault::Raw([head, b"5\r\nab"].concat()), false).unwrap();
@@ -146,7 +169,10 @@ fn redirects_are_followed_so_far_and_tell_nobody_who_we_are() {
     let end = Server::start(content(MIB), true);
     let begin = Server::start(Vec::new(), true);
     let redirect = |to: &str| {
-        Fault::Raw(format!("HTTP/1.1 302 Found\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n").into_bytes())
+        Fault::Raw(
+            format!("HTTP/1.1 302 Found\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n")
+                .into_bytes(),
+        )
     };
     let directory = tempfile::tempdir().unwrap();
     let target = directory.path().join("file");
@@ -155,7 +181,11 @@ fn redirects_are_followed_so_far_and_tell_nobody_who_we_are() {
     copy(&begin.url(), &target, secret.clone()).0.unwrap();
     assert_eq!(fs::read(&target).unwrap(), content(MIB));
     let told = |server: &Server| {
-        server.requests().iter().map(|request| request.fields.contains_key("authorization")).collect::<Vec<_>>()
+        server
+            .requests()
+            .iter()
+            .map(|request| request.fields.contains_key("authorization"))
+            .collect::<Vec<_>>()
     };
     assert_eq!((told(&begin), told(&end)), (vec![true, true], vec![false]));
     begin.fault(vec![redirect("/again"); 20]);
@@ -166,7 +196,9 @@ fn redirects_are_followed_so_far_and_tell_nobody_who_we_are() {
 
 #[test]
 fn what_there_is_not_or_not_for_us_is_told_so() {
-    for (status, want) in [(404, "no such file"), (410, "no such file"), (401, "--token-file"), (403, "--token-file")] {
+    for (status, want) in
+        [(404, "no such file"), (410, "no such file"), (401, "--token-file"), (403, "--token-file")]
+    {
         let server = Server::start(content(5), true);
         server.fault([Fault::Status(status, "")]);
         let directory = tempfile::tempdir().unwrap();

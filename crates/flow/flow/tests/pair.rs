@@ -1,4 +1,5 @@
-//! Our server and our client together: files and folders, encrypted, by token, over both protocols, in many streams.
+//! Our server and our client together: files and folders, encrypted, by token, over both protocols,
+//! in many streams.
 #![allow(clippy::disallowed_methods, reason = "a test waits for a server")]
 
 use crate::support;
@@ -27,9 +28,13 @@ impl Pair {
         Self::with("127.0.0.1:0", |_, _| {}).unwrap()
     }
 
-    fn with(listen: &str, change: impl FnOnce(&mut share::Options, &Path)) -> Result<Self, share::ShareError> {
+    fn with(
+        listen: &str,
+        change: impl FnOnce(&mut share::Options, &Path),
+    ) -> Result<Self, share::ShareError> {
         let (source, target) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let mut options = share::Options::new(source.path().to_owned(), vec![listen.parse().unwrap()]);
+        let mut options =
+            share::Options::new(source.path().to_owned(), vec![listen.parse().unwrap()]);
         change(&mut options, target.path());
         let share = Share::start(options)?;
         Ok(Self { source, target, share })
@@ -69,7 +74,8 @@ fn files(directory: &Path) -> BTreeMap<String, Vec<u8>> {
             if entry.file_type().unwrap().is_dir() {
                 left.push(entry.path());
             } else {
-                let name = entry.path().strip_prefix(directory).unwrap().to_string_lossy().into_owned();
+                let name =
+                    entry.path().strip_prefix(directory).unwrap().to_string_lossy().into_owned();
                 all.insert(name, fs::read(entry.path()).unwrap());
             }
         }
@@ -93,7 +99,12 @@ fn a_file_keeps_its_bytes_its_time_and_its_permissions() {
         let meta = fs::metadata(&target).unwrap();
         assert_eq!((meta.modified().unwrap(), meta.permissions().mode() & 0o777), (when, 0o640));
         assert_eq!(fs::read(&target).unwrap(), content(bytes));
-        assert!(copy(&pair.url("sprat", "a%20file.bin"), pair.target.path(), options()).0.unwrap().unchanged);
+        assert!(
+            copy(&pair.url("sprat", "a%20file.bin"), pair.target.path(), options())
+                .0
+                .unwrap()
+                .unchanged
+        );
     }
 }
 
@@ -108,23 +119,33 @@ fn the_newer_protocol_and_names_that_have_both_work() {
     let port = pair.share.addresses()[0].port();
     // Only one of the addresses of localhost has a server: the other is tried and left.
     if ("localhost", port).to_socket_addrs().unwrap().any(|address| address.is_ipv6()) {
-        copy(&format!("sprat://localhost:{port}/file"), &pair.target.path().join("name"), options()).0.unwrap();
+        copy(
+            &format!("sprat://localhost:{port}/file"),
+            &pair.target.path().join("name"),
+            options(),
+        )
+        .0
+        .unwrap();
     } else {
         skip("sprat-flow, a name with addresses of both protocols: localhost has none of IPv6");
     }
     let four = Pair::new();
     four.write("file", &content(MIB + 1));
     let port = four.share.addresses()[0].port();
-    copy(&format!("sprat://localhost:{port}/file"), &four.target.path().join("name"), options()).0.unwrap();
+    copy(&format!("sprat://localhost:{port}/file"), &four.target.path().join("name"), options())
+        .0
+        .unwrap();
 }
 
 #[test]
 fn who_cannot_be_known_is_not_listened_to() {
     let made = self_signed(&["127.0.0.1".to_owned()]).unwrap();
     let other = self_signed(&["127.0.0.1".to_owned()]).unwrap();
-    let pair = Pair::with("127.0.0.1:0", |options, _| options.tls = Some(made.config.clone())).unwrap();
+    let pair =
+        Pair::with("127.0.0.1:0", |options, _| options.tls = Some(made.config.clone())).unwrap();
     pair.write("file", &content(3 * MIB + 5));
-    let (right, wrong) = (pair.target.path().join("right.pem"), pair.target.path().join("wrong.pem"));
+    let (right, wrong) =
+        (pair.target.path().join("right.pem"), pair.target.path().join("wrong.pem"));
     fs::write(&right, &made.pem).unwrap();
     fs::write(&wrong, &other.pem).unwrap();
     let target = pair.target.path().join("file");
@@ -135,13 +156,20 @@ fn who_cannot_be_known_is_not_listened_to() {
     }
     assert!(!target.exists());
     for streams in [1, 3] {
-        let trusting = Options { authorities: Some(right.clone()), streams, force: true, ..options() };
+        let trusting =
+            Options { authorities: Some(right.clone()), streams, force: true, ..options() };
         assert!(copy(&url, &target, trusting).0.unwrap().verified);
         assert_eq!(fs::read(&target).unwrap(), content(3 * MIB + 5));
     }
-    let (outcome, events) = copy(&url, &target, Options { insecure: true, force: true, ..options() });
+    let (outcome, events) =
+        copy(&url, &target, Options { insecure: true, force: true, ..options() });
     outcome.unwrap();
-    assert!(events.iter().any(|event| matches!(event, Event::Note(text) if text.contains("--insecure"))), "it is said");
+    assert!(
+        events
+            .iter()
+            .any(|event| matches!(event, Event::Note(text) if text.contains("--insecure"))),
+        "it is said"
+    );
 }
 
 #[test]
@@ -153,14 +181,17 @@ fn folders_arrive_with_all_that_is_in_them() {
     for name in ["top/large.bin", "top/deep/er/large.bin"] {
         pair.write(name, &content(5 * MIB + 1));
     }
-    for name in ["top/emp ty/% and ? and #.txt", "top/caf\u{e9}/\u{1f41f}", "top/new\nline", "elsewhere"] {
+    for name in
+        ["top/emp ty/% and ? and #.txt", "top/caf\u{e9}/\u{1f41f}", "top/new\nline", "elsewhere"]
+    {
         pair.write(name, name.as_bytes());
     }
     fs::create_dir(pair.source.path().join("top/nothing")).unwrap();
     let (outcome, events) = pair.tree("top", pair.target.path(), true, options());
     let outcome = outcome.unwrap();
     assert!(outcome.is_whole() && outcome.verified, "{outcome:?} {events:?}");
-    let (sent, came) = (files(&pair.source.path().join("top")), files(&pair.target.path().join("top")));
+    let (sent, came) =
+        (files(&pair.source.path().join("top")), files(&pair.target.path().join("top")));
     assert!(came == sent, "{:?}", came.keys());
     assert_eq!(outcome.files, came.len() as u64);
     assert!(pair.target.path().join("top/nothing").is_dir());
@@ -169,8 +200,13 @@ fn folders_arrive_with_all_that_is_in_them() {
     let (outcome, events) = pair.tree("top/", pair.target.path(), true, options());
     let outcome = outcome.unwrap();
     assert_eq!((outcome.files, outcome.failed, outcome.unchanged), (0, 1, came.len() as u64 - 1));
-    assert!(events.iter().any(|event| matches!(event, Event::Failed { name, .. } if name == "many/7.txt")));
-    let (outcome, _) = pair.tree("top", pair.target.path(), true, Options { force: true, ..options() });
+    assert!(
+        events
+            .iter()
+            .any(|event| matches!(event, Event::Failed { name, .. } if name == "many/7.txt"))
+    );
+    let (outcome, _) =
+        pair.tree("top", pair.target.path(), true, Options { force: true, ..options() });
     assert!(outcome.unwrap().is_whole());
     assert_eq!(fs::read(pair.target.path().join("top/many/7.txt")).unwrap(), b"new");
 }
@@ -178,7 +214,9 @@ fn folders_arrive_with_all_that_is_in_them() {
 #[test]
 fn what_is_not_copied_of_a_folder_is_named() {
     let pair = Pair::new();
-    for name in ["top/file", "top/sub/file", "top/.hidden", "top/sub/.hidden too", "top/sub/.x.sprat-part"] {
+    for name in
+        ["top/file", "top/sub/file", "top/.hidden", "top/sub/.hidden too", "top/sub/.x.sprat-part"]
+    {
         pair.write(name, name.as_bytes());
     }
     let at = |name: &str| pair.source.path().join("top").join(name);
@@ -192,13 +230,19 @@ fn what_is_not_copied_of_a_folder_is_named() {
     assert!(!outcome.is_whole());
     let mut left_out = outcome.left_out.clone();
     left_out.sort();
-    let said = |what: &str, why: &str| left_out.iter().any(|text| text.contains(what) && text.contains(why));
+    let said = |what: &str, why: &str| {
+        left_out.iter().any(|text| text.contains(what) && text.contains(why))
+    };
     assert!(
-        said("leads out", "symbolic link to nothing") && said("nowhere", "symbolic link to nothing"),
+        said("leads out", "symbolic link to nothing")
+            && said("nowhere", "symbolic link to nothing"),
         "{left_out:?}"
     );
     assert!(said("leads to a folder", "to a folder") && said("pipe", "a pipe"), "{left_out:?}");
-    assert!(said("2 names that begin with a dot", "--hidden") && left_out.len() == 5, "{left_out:?}");
+    assert!(
+        said("2 names that begin with a dot", "--hidden") && left_out.len() == 5,
+        "{left_out:?}"
+    );
     let came = files(&pair.target.path().join("top"));
     assert_eq!(came.keys().collect::<Vec<_>>(), ["file", "leads to a file", "sub/file"]);
     // Of what a pattern does not stand for nothing is said.
@@ -216,14 +260,19 @@ fn a_folder_of_many_files_is_listed_whole() {
     pair.write("one", b"");
     for number in 0..many {
         // A name costs less than a file.
-        fs::hard_link(pair.source.path().join("one"), pair.source.path().join(format!("top/{number}"))).unwrap();
+        fs::hard_link(
+            pair.source.path().join("one"),
+            pair.source.path().join(format!("top/{number}")),
+        )
+        .unwrap();
         if number % 50_000 == 49_999 {
             fs::remove_file(pair.source.path().join("one")).unwrap();
             pair.write("one", b"");
         }
     }
     let mut stream = std::net::TcpStream::connect(pair.share.addresses()[0]).unwrap();
-    std::io::Write::write_all(&mut stream, b"GET /top/?format=jsonl&recursive=1 HTTP/1.0\r\n\r\n").unwrap();
+    std::io::Write::write_all(&mut stream, b"GET /top/?format=jsonl&recursive=1 HTTP/1.0\r\n\r\n")
+        .unwrap();
     let mut text = String::new();
     std::io::Read::read_to_string(&mut stream, &mut text).unwrap();
     let end = format!(r#"{{"end":true,"entries":{many},"hidden":0,"left_out":[]}}"#);
@@ -247,7 +296,9 @@ fn a_folder_is_not_copied_as_its_page() {
     let pair = Pair::new();
     pair.write("folder/file", b"x");
     for scheme in ["http", "sprat"] {
-        let error = copy(&pair.url(scheme, "folder"), &pair.target.path().join("file"), options()).0.unwrap_err();
+        let error = copy(&pair.url(scheme, "folder"), &pair.target.path().join("file"), options())
+            .0
+            .unwrap_err();
         assert!(matches!(&error, Error::Usage(text) if text.contains("-r")), "{error}");
     }
 }

@@ -1,4 +1,5 @@
-//! The plan of a copy: whatever the lanes do, every group is fetched, and no slow lane holds the others up.
+//! The plan of a copy: whatever the lanes do, every group is fetched, and no slow lane holds the
+//! others up.
 
 use proptest::prelude::*;
 use sprat_flow::copy::plan::{GROUP_ATTEMPTS, Plan, Turn};
@@ -31,7 +32,13 @@ fn begin(plan: &mut Plan, lane: usize, going: &mut [Going], now: Duration) -> Tu
 }
 
 /// One step of a lane; gives a group that came.
-fn step(plan: &mut Plan, lane: usize, going: &mut [Going], step: Step, now: Duration) -> Option<u64> {
+fn step(
+    plan: &mut Plan,
+    lane: usize,
+    going: &mut [Going],
+    step: Step,
+    now: Duration,
+) -> Option<u64> {
     let Some(mut run) = going[lane].take() else {
         begin(plan, lane, going, now);
         return None;
@@ -183,7 +190,11 @@ fn the_tail_of_a_silent_lane_is_taken_over_and_its_last_group_twice() {
         plan.done(1, group, now);
     }
     assert_eq!(plan.take(1, now), Turn::Run(0..1));
-    assert_eq!(plan.take(2, now + SECOND / 2), Turn::Wait, "two are enough, while one has just begun");
+    assert_eq!(
+        plan.take(2, now + SECOND / 2),
+        Turn::Wait,
+        "two are enough, while one has just begun"
+    );
     // The second's connection breaks: the first still has it. And the other way round.
     plan.give_back(1);
     assert_eq!(plan.left(), 0);
@@ -207,7 +218,11 @@ fn a_third_lane_fetches_what_two_silent_ones_hold() {
     // Whoever gives up leaves it to the others, down to the last of them.
     plan.give_back(0);
     plan.give_back(2);
-    assert_eq!((plan.left(), plan.take(2, 5 * SECOND)), (0, Turn::Run(0..1)), "the one that is left is silent");
+    assert_eq!(
+        (plan.left(), plan.take(2, 5 * SECOND)),
+        (0, Turn::Run(0..1)),
+        "the one that is left is silent"
+    );
     assert!(!plan.done(1, 0, 6 * SECOND));
     for lane in 0..4 {
         assert_eq!(plan.take(lane, 6 * SECOND), Turn::Over);
@@ -256,7 +271,10 @@ fn what_was_asked_for_beforehand_is_the_first_lanes() {
 #[test]
 fn who_begins_slowly_is_left_alone_for_a_while() {
     let mut plan = Plan::new(32, &BTreeMap::new(), 2).for_alike();
-    assert_eq!([plan.take(0, Duration::ZERO), plan.take(1, Duration::ZERO)], [Turn::Run(0..16), Turn::Run(16..32)]);
+    assert_eq!(
+        [plan.take(0, Duration::ZERO), plan.take(1, Duration::ZERO)],
+        [Turn::Run(0..16), Turn::Run(16..32)]
+    );
     assert!(plan.done(0, 0, SECOND));
     (16..32).for_each(|group| assert_eq!(plan.done(1, group, SECOND * 3 / 2), group < 31));
     // By its first group it would take 15 seconds more.

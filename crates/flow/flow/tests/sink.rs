@@ -1,4 +1,5 @@
-//! Where groups are written: any order, past the page cache or through it; and how a file gets its name.
+//! Where groups are written: any order, past the page cache or through it; and how a file gets its
+//! name.
 
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
@@ -18,8 +19,16 @@ fn content(bytes: u64) -> Vec<u8> {
     content
 }
 
-/// Writes groups in this order, a sync every so many; the file must be exact, and what is told durable what was written.
-fn written(access: Access, length: u64, told: bool, order: &[u64], sync_every: u64, buffers: usize) -> TestCaseResult {
+/// Writes groups in this order, a sync every so many; the file must be exact, and what is told
+/// durable what was written.
+fn written(
+    access: Access,
+    length: u64,
+    told: bool,
+    order: &[u64],
+    sync_every: u64,
+    buffers: usize,
+) -> TestCaseResult {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("file");
     let content = content(length);
@@ -28,7 +37,8 @@ fn written(access: Access, length: u64, told: bool, order: &[u64], sync_every: u
     let (mut begun, mut durable) = (BTreeSet::new(), BTreeSet::new());
     for index in order {
         let range = range(length, *index);
-        let bytes = &content[usize::try_from(range.start).unwrap()..usize::try_from(range.end).unwrap()];
+        let bytes =
+            &content[usize::try_from(range.start).unwrap()..usize::try_from(range.end).unwrap()];
         let mut buffer = sink.buffer().unwrap().expect("nobody else has one");
         buffer.fill(0xaa);
         buffer[..bytes.len()].copy_from_slice(bytes);
@@ -39,7 +49,8 @@ fn written(access: Access, length: u64, told: bool, order: &[u64], sync_every: u
         durable.extend(more);
     }
     let when = UNIX_EPOCH + Duration::from_secs(77);
-    let attributes = Attributes { mode: Some(0o4755), modified: Some(when), ..Attributes::default() };
+    let attributes =
+        Attributes { mode: Some(0o4755), modified: Some(when), ..Attributes::default() };
     prop_assert!(sink.finish(length, &attributes).unwrap().is_none());
     durable.extend(sink.take_durable());
     prop_assert_eq!(&durable, &begun, "after the end all of it is durable");
@@ -85,7 +96,8 @@ fn what_is_there_is_kept_and_nobody_else_may_write() {
     sink.read(1, &mut buffer, 1 << 20).unwrap();
     assert!(buffer[..] == content(2 << 20)[1 << 20..]);
     assert_eq!(fs::metadata(&path).unwrap().len(), 3 << 20, "the length is set beforehand");
-    let no_room = Sink::open(&directory.path().join("other"), Access::Direct, Some(1 << 60), 2).unwrap_err();
+    let no_room =
+        Sink::open(&directory.path().join("other"), Access::Direct, Some(1 << 60), 2).unwrap_err();
     assert!(matches!(no_room, SinkError::NoSpace { .. }), "{no_room}");
     assert!(!directory.path().join("other").exists());
 }
@@ -96,7 +108,13 @@ fn a_name_is_given_once_and_taken_from_nobody() {
     let place = |name: &OsStr| Place::of(&directory.path().join(name)).unwrap();
     let long = OsStr::from_bytes(&[b'x'; 255]);
     let cut = format!("{}{}", "\u{e9}".repeat(127), "y");
-    for name in [OsStr::new("a"), long, OsStr::new(&cut), OsStr::from_bytes(b"\xff\xfe"), OsStr::new(".hidden")] {
+    for name in [
+        OsStr::new("a"),
+        long,
+        OsStr::new(&cut),
+        OsStr::from_bytes(b"\xff\xfe"),
+        OsStr::new(".hidden"),
+    ] {
         let place = place(name);
         for path in [place.part(), place.journal()] {
             fs::write(path, "new").unwrap_or_else(|error| panic!("{}: {error}", path.display()));

@@ -39,7 +39,8 @@ fn read_pieces(path: &Path, range: std::ops::Range<u64>) -> Vec<u8> {
             Piece::Cached(range) => {
                 let at = bytes.len();
                 bytes.resize(at + usize::try_from(length).unwrap(), 0);
-                std::os::unix::fs::FileExt::read_exact_at(&file, &mut bytes[at..], range.start).unwrap();
+                std::os::unix::fs::FileExt::read_exact_at(&file, &mut bytes[at..], range.start)
+                    .unwrap();
             }
         }
     }
@@ -98,7 +99,10 @@ fn a_file_that_was_cut_is_an_error_and_never_padding() {
                 let file = File::open(&path).unwrap();
                 forget(&file);
                 let error = read(&path, 0..promised).unwrap_err();
-                assert!(matches!(&error, SourceError::Short { at, .. } if (there..promised).contains(at)), "{error}");
+                assert!(
+                    matches!(&error, SourceError::Short { at, .. } if (there..promised).contains(at)),
+                    "{error}"
+                );
                 assert!(error.to_string().contains("file"));
             }
         }
@@ -107,7 +111,8 @@ fn a_file_that_was_cut_is_an_error_and_never_padding() {
 
 #[test]
 fn what_the_page_cache_has_is_not_read() {
-    let cached = |source: &mut Source| matches!(source.next_piece().unwrap().unwrap(), Piece::Cached(_));
+    let cached =
+        |source: &mut Source| matches!(source.next_piece().unwrap().unwrap(), Piece::Cached(_));
     for place in places() {
         let directory = tempfile::tempdir_in(&place).unwrap();
         let path = directory.path().join("file");

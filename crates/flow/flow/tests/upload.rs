@@ -1,4 +1,5 @@
-//! Files that are sent to a server: whole, in parts, after interruptions of either end, over files that are there, and to servers that refuse.
+//! Files that are sent to a server: whole, in parts, after interruptions of either end, over files
+//! that are there, and to servers that refuse.
 #![allow(clippy::disallowed_methods, reason = "tests wait for other processes")]
 
 use crate::support;
@@ -30,11 +31,13 @@ impl Receiver {
 
     fn with(change: impl FnOnce(&mut share::Options)) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let mut options = share::Options::new(directory.path().to_owned(), vec!["127.0.0.1:0".parse().unwrap()]);
+        let mut options =
+            share::Options::new(directory.path().to_owned(), vec!["127.0.0.1:0".parse().unwrap()]);
         options.writable = Some(u64::MAX);
         let events = Arc::new(Mutex::new(Vec::new()));
         let seen = events.clone();
-        options.observer = Some(Arc::new(move |event: &share::Event| seen.lock().unwrap().push(event.clone())));
+        options.observer =
+            Some(Arc::new(move |event: &share::Event| seen.lock().unwrap().push(event.clone())));
         change(&mut options);
         let share = Share::start(options).unwrap();
         Self { directory, share, events }
@@ -67,7 +70,13 @@ impl Receiver {
 
     /// Bytes of files that were received, by all answers.
     fn received(&self) -> u64 {
-        self.events.lock().unwrap().iter().filter(|event| event.method == "PUT").map(|event| event.bytes).sum()
+        self.events
+            .lock()
+            .unwrap()
+            .iter()
+            .filter(|event| event.method == "PUT")
+            .map(|event| event.bytes)
+            .sum()
     }
 }
 
@@ -81,7 +90,8 @@ fn file(bytes: usize) -> (tempfile::TempDir, PathBuf) {
 
 fn send(from: &Path, to: &str, options: Options) -> (Result<Outcome, Error>, Vec<Event>) {
     let mut events = Vec::new();
-    let outcome = Upload::new(from, to, options).and_then(|upload| upload.run(&mut |event| events.push(event.clone())));
+    let outcome = Upload::new(from, to, options)
+        .and_then(|upload| upload.run(&mut |event| events.push(event.clone())));
     events.retain(|event| !matches!(event, Event::Progress(_)));
     (outcome, events)
 }
@@ -101,10 +111,14 @@ fn a_file_arrives_as_it_is() {
     for bytes in [0, 1, 4095, 4096, MIB - 1, MIB, MIB + 1, 3 * MIB + 4097, 21 * MIB + 5] {
         for streams in [1, 3] {
             let (_directory, path) = file(bytes);
-            let (outcome, _) = send(&path, &receiver.url("/sub/"), Options { streams, ..options() });
+            let (outcome, _) =
+                send(&path, &receiver.url("/sub/"), Options { streams, ..options() });
             let outcome = outcome.unwrap();
             assert_eq!(outcome.blake3.unwrap(), *blake3::hash(&content(bytes)).as_bytes());
-            assert!(outcome.verified && outcome.target.to_str().unwrap().ends_with("/sub/a%20file"), "{outcome:?}");
+            assert!(
+                outcome.verified && outcome.target.to_str().unwrap().ends_with("/sub/a%20file"),
+                "{outcome:?}"
+            );
             let there = receiver.path("sub/a file");
             assert!(fs::read(&there).unwrap() == content(bytes), "{bytes} B, {streams} streams");
             let time = |path: &Path| fs::metadata(path).unwrap().modified().unwrap();
@@ -125,7 +139,11 @@ fn where_it_goes_is_a_name_or_a_directory() {
         assert_eq!(fs::read(receiver.path(lies)).unwrap(), content(10), "{to}");
     }
     let error = send(&path, &receiver.url("/none/file"), options()).0.unwrap_err();
-    assert!(matches!(&error, Error::Refused { status: 409, .. }) && error.to_string().contains("directory"), "{error}");
+    assert!(
+        matches!(&error, Error::Refused { status: 409, .. })
+            && error.to_string().contains("directory"),
+        "{error}"
+    );
     let error = send(&path, &receiver.url("/.hidden"), options()).0.unwrap_err();
     assert!(matches!(error, Error::Refused { status: 403, .. }), "{error}");
     assert_eq!(receiver.names(), ["a file", "other", "sub"]);
@@ -159,7 +177,10 @@ fn it_goes_through_tls_as_well() {
     for streams in [1, 3] {
         let authorities = Some(trusted.clone());
         send(&path, &url, Options { streams, force: true, authorities, ..options() }).0.unwrap();
-        assert!(fs::read(receiver.path("file")).unwrap() == content(17 * MIB + 5), "{streams} streams");
+        assert!(
+            fs::read(receiver.path("file")).unwrap() == content(17 * MIB + 5),
+            "{streams} streams"
+        );
     }
 }
 
@@ -203,7 +224,8 @@ fn a_server_that_only_gives_takes_nothing() {
     let (_directory, path) = file(10);
     let error = send(&path, &receiver.url("/file"), options()).0.unwrap_err();
     assert!(
-        matches!(&error, Error::Refused { status: 405, .. }) && error.to_string().contains("--writable"),
+        matches!(&error, Error::Refused { status: 405, .. })
+            && error.to_string().contains("--writable"),
         "{error}"
     );
     let receiver = Receiver::with(|options| options.writable = Some(9));
@@ -225,7 +247,8 @@ struct Pipe {
 
 impl Pipe {
     fn to(receiver: &Receiver) -> Self {
-        let (to, listener) = (receiver.share.addresses()[0], TcpListener::bind("127.0.0.1:0").unwrap());
+        let (to, listener) =
+            (receiver.share.addresses()[0], TcpListener::bind("127.0.0.1:0").unwrap());
         let address = listener.local_addr().unwrap().to_string();
         let none = || Arc::new(AtomicI64::new(-1));
         let (left, flip, each) = (none(), none(), none());
@@ -240,7 +263,9 @@ impl Pipe {
                     let _ = std::io::copy(&mut down, &mut up);
                 });
                 let own = AtomicI64::new(most);
-                std::thread::spawn(move || pass(client, server, if most < 0 { &limit } else { &own }, &flips));
+                std::thread::spawn(move || {
+                    pass(client, server, if most < 0 { &limit } else { &own }, &flips)
+                });
             }
         });
         Self { address, left, each, flip }
@@ -360,7 +385,10 @@ fn a_byte_that_changes_on_the_way_is_found_and_sent_again() {
     pipe.flip.store(3 << 20, Ordering::Release);
     let (outcome, events) = send(&path, &format!("sprat://{}/file", pipe.address), options());
     assert_eq!(outcome.unwrap().progress.wrong, 1);
-    assert!(events.iter().any(|event| matches!(event, Event::Wrong { times: 1, .. })), "{events:?}");
+    assert!(
+        events.iter().any(|event| matches!(event, Event::Wrong { times: 1, .. })),
+        "{events:?}"
+    );
     assert!(fs::read(receiver.path("file")).unwrap() == content(bytes));
 }
 
@@ -424,7 +452,10 @@ fn a_sum_is_held_against_the_file_that_is_at_the_server() {
     let (_directory, path) = file(bytes);
     let url = receiver.url("/file");
     send(&path, &url, options()).0.unwrap();
-    let sums = sprat_flow::copy::Sums { blake3: Some(*blake3::hash(&content(bytes)).as_bytes()), sha256: None };
+    let sums = sprat_flow::copy::Sums {
+        blake3: Some(*blake3::hash(&content(bytes)).as_bytes()),
+        sha256: None,
+    };
     let with_sum = || Options { sums, ..options() };
     let outcome = send(&path, &url, with_sum()).0.unwrap();
     assert!(outcome.unchanged && outcome.verified, "{outcome:?}");
@@ -450,5 +481,8 @@ fn what_a_server_says_does_nothing_to_a_terminal() {
     });
     let (_directory, path) = file(10);
     let error = send(&path, &format!("sprat://{address}/x"), options()).0.unwrap_err().to_string();
-    assert!(!error.contains(char::is_control) && error.contains(r"\u{1b}]0;OWNED\u{7}"), "{error:?}");
+    assert!(
+        !error.contains(char::is_control) && error.contains(r"\u{1b}]0;OWNED\u{7}"),
+        "{error:?}"
+    );
 }

@@ -1,4 +1,5 @@
-//! Extended attributes: those of the user's go along where both ends want them, and the others never.
+//! Extended attributes: those of the user's go along where both ends want them, and the others
+//! never.
 
 use crate::support;
 use rustix::buffer::spare_capacity;
@@ -21,7 +22,8 @@ fn get(path: &Path, name: &str) -> Option<Vec<u8>> {
     Some(value)
 }
 
-/// A directory with a large and a small file that have attributes; none where the filesystem has none.
+/// A directory with a large and a small file that have attributes; none where the filesystem has
+/// none.
 fn source() -> Option<(tempfile::TempDir, [PathBuf; 2])> {
     let directory = tempfile::tempdir().unwrap();
     let files = [("large", BIG), ("small", 10)].map(|(name, bytes)| {
@@ -41,7 +43,8 @@ fn source() -> Option<(tempfile::TempDir, [PathBuf; 2])> {
 }
 
 fn share(directory: &Path, xattrs: bool) -> (Share, String) {
-    let mut options = share::Options::new(directory.to_owned(), vec!["127.0.0.1:0".parse().unwrap()]);
+    let mut options =
+        share::Options::new(directory.to_owned(), vec!["127.0.0.1:0".parse().unwrap()]);
     (options.xattrs, options.writable) = (xattrs, Some(u64::MAX));
     let share = Share::start(options).unwrap();
     let url = format!("sprat://{}", share.addresses()[0]);
@@ -54,14 +57,22 @@ fn keeping() -> Options {
 
 #[track_caller]
 fn has(path: &Path, expected: bool) {
-    assert_eq!(get(path, "user.what, so=ever"), expected.then(|| b"a\0b\xff".to_vec()), "{}", path.display());
+    assert_eq!(
+        get(path, "user.what, so=ever"),
+        expected.then(|| b"a\0b\xff".to_vec()),
+        "{}",
+        path.display()
+    );
     assert_eq!(get(path, "user.long"), expected.then(|| vec![7; 2000]));
     assert_eq!(get(path, "trusted.mine"), None, "what is the system's stays");
 }
 
 fn copy(from: &str, to: &Path, options: Options) -> (Outcome, Vec<Event>) {
     let mut events = Vec::new();
-    let outcome = Fetch::new(from, to, options).unwrap().run(&mut |event| events.push(event.clone())).unwrap();
+    let outcome = Fetch::new(from, to, options)
+        .unwrap()
+        .run(&mut |event| events.push(event.clone()))
+        .unwrap();
     (outcome, events)
 }
 
@@ -71,7 +82,11 @@ fn they_go_from_disk_to_disk_on_demand() {
     for wanted in [true, false] {
         let target = tempfile::tempdir().unwrap();
         for file in &files {
-            let (outcome, _) = copy(file.to_str().unwrap(), target.path(), Options { xattrs: wanted, ..options() });
+            let (outcome, _) = copy(
+                file.to_str().unwrap(),
+                target.path(),
+                Options { xattrs: wanted, ..options() },
+            );
             has(&outcome.target, wanted);
         }
     }
@@ -88,7 +103,9 @@ fn a_share_tells_them_to_who_asks_if_it_may() {
             let name = file.file_name().unwrap().to_str().unwrap();
             let (outcome, events) = copy(&format!("{url}/{name}"), target.path(), wanted.clone());
             has(&outcome.target, tells && asks);
-            let noted = events.iter().any(|event| matches!(event, Event::Note(text) if text.contains("--xattrs")));
+            let noted = events
+                .iter()
+                .any(|event| matches!(event, Event::Note(text) if text.contains("--xattrs")));
             assert_eq!(noted, asks && !tells, "{events:?}");
         }
         let folder = target.path().join("all");
@@ -108,13 +125,19 @@ fn they_are_sent_along_to_who_takes_them() {
         Upload::new(file, &format!("{url}/"), keeping()).unwrap().run(&mut |_| {}).unwrap();
         has(&there.path().join(file.file_name().unwrap()), true);
     }
-    let outcome = UploadTree::new(source.path(), &format!("{url}/all"), keeping()).unwrap().run(&mut |_| {}).unwrap();
+    let outcome = UploadTree::new(source.path(), &format!("{url}/all"), keeping())
+        .unwrap()
+        .run(&mut |_| {})
+        .unwrap();
     assert!(outcome.is_whole() && outcome.files == 2, "{outcome:?}");
     for name in ["large", "small"] {
         has(&there.path().join("all").join(name), true);
     }
     let (_share, url) = share(there.path(), false);
-    let error = Upload::new(&files[1], &format!("{url}/no"), keeping()).unwrap().run(&mut |_| {}).unwrap_err();
+    let error = Upload::new(&files[1], &format!("{url}/no"), keeping())
+        .unwrap()
+        .run(&mut |_| {})
+        .unwrap_err();
     assert!(error.to_string().contains("--xattrs"), "{error}");
     assert!(!there.path().join("no").exists());
 }

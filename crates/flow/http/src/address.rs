@@ -15,7 +15,8 @@ pub const SHARE_PORT: u16 = 8040;
 /// Parameters that let whoever knows them in: they are not shown.
 const SECRETS: [&str; 2] = ["token", "ticket"];
 
-/// What stands for itself in a path of ours: letters, digits and marks that no reader takes for anything else.
+/// What stands for itself in a path of ours: letters, digits and marks that no reader takes for
+/// anything else.
 const ESCAPED: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')
@@ -41,8 +42,8 @@ const ESCAPED: &AsciiSet = &CONTROLS
     .add(b'*')
     .add(b':');
 
-/// The address of a file on a server: `http`, `https`; or `sprat` and `sprats`, which are the same on port 8040 and
-/// insist on the verified form.
+/// The address of a file on a server: `http`, `https`; or `sprat` and `sprats`, which are the same
+/// on port 8040 and insist on the verified form.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Address {
     url: Url,
@@ -64,7 +65,8 @@ impl Address {
     /// Whether `text` is an address, not the name of a local file.
     #[must_use]
     pub fn is_one(text: &str) -> bool {
-        text.split_once("://").is_some_and(|(scheme, _)| matches!(scheme, "http" | "https" | "sprat" | "sprats"))
+        text.split_once("://")
+            .is_some_and(|(scheme, _)| matches!(scheme, "http" | "https" | "sprat" | "sprats"))
     }
 
     /// Reads an address. A name and a password in it become the authorization.
@@ -73,7 +75,10 @@ impl Address {
     /// [`Error::Usage`] with what is wrong.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let wrong = |why: &dyn fmt::Display| {
-            Error::Usage(format!("{}: {why}; want http://HOST/PATH or sprat://HOST/PATH", shown_of(text)))
+            Error::Usage(format!(
+                "{}: {why}; want http://HOST/PATH or sprat://HOST/PATH",
+                shown_of(text)
+            ))
         };
         let (scheme, rest) = text.split_once("://").ok_or_else(|| wrong(&"not an address"))?;
         if rest.starts_with('/') {
@@ -88,14 +93,21 @@ impl Address {
         let mut url = Url::parse(&format!("{plain}://{rest}")).map_err(|error| wrong(&error))?;
         if ours {
             // The other scheme has no port of its own, so that any that is given is seen.
-            let given = Url::parse(&format!("sprat://{rest}")).map_err(|error| wrong(&error))?.port();
+            let given =
+                Url::parse(&format!("sprat://{rest}")).map_err(|error| wrong(&error))?.port();
             url.set_port(Some(given.unwrap_or(SHARE_PORT))).map_err(|()| wrong(&"no host"))?;
         }
-        Ok(Self { verified: ours, authorization: basic(&mut url), url: without_fragment(url), signed: None })
+        Ok(Self {
+            verified: ours,
+            authorization: basic(&mut url),
+            url: without_fragment(url),
+            signed: None,
+        })
     }
 
-    /// The address of a file that who has its signature may fetch: one for the file, and one for its head. It is shown, and known to a journal, by
-    /// another name, which does not change when it is signed anew.
+    /// The address of a file that who has its signature may fetch: one for the file, and one for
+    /// its head. It is shown, and known to a journal, by another name, which does not change
+    /// when it is signed anew.
     ///
     /// # Errors
     /// [`Error::Usage`] as [`Address::parse`].
@@ -110,7 +122,10 @@ impl Address {
     /// [`Error::Protocol`] when it leads nowhere, or from TLS to plain text.
     pub fn redirected(&self, location: &str) -> Result<Self, Error> {
         let wrong = |why: String| Error::Protocol { source_name: self.to_string(), why };
-        let url = self.url.join(location).map_err(|error| wrong(format!("redirects to no address: {error}")))?;
+        let url = self
+            .url
+            .join(location)
+            .map_err(|error| wrong(format!("redirects to no address: {error}")))?;
         if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
             return Err(wrong(format!("redirects to {:?}, which is not HTTP", url.scheme())));
         }
@@ -119,7 +134,8 @@ impl Address {
         }
         let mut url = without_fragment(url);
         basic(&mut url); // another's idea of who we are
-        let same = url.host() == self.url.host() && url.port_or_known_default() == self.url.port_or_known_default();
+        let same = url.host() == self.url.host()
+            && url.port_or_known_default() == self.url.port_or_known_default();
         let authorization = if same { self.authorization.clone() } else { None };
         Ok(Self { url, verified: self.verified, authorization, signed: None })
     }
@@ -144,14 +160,20 @@ impl Address {
     /// # Errors
     /// [`Error::Usage`] when that is no host.
     pub fn at_host(&self, host: &str) -> Result<Self, Error> {
-        let wrong =
-            || Error::Usage(format!("{host:?}: not a host; want HOST, HOST:PORT, or an address like http://HOST/PATH"));
+        let wrong = || {
+            Error::Usage(format!(
+                "{host:?}: not a host; want HOST, HOST:PORT, or an address like http://HOST/PATH"
+            ))
+        };
         // A scheme without a port of its own, so that any that is given is seen.
         let given = Url::parse(&format!("sprat://{host}")).map_err(|_| wrong())?;
         let bare = given.path().is_empty() && given.query().is_none() && given.fragment().is_none();
-        let named = given.host_str().filter(|name| !name.is_empty() && bare && given.username().is_empty());
+        let named =
+            given.host_str().filter(|name| !name.is_empty() && bare && given.username().is_empty());
         if self.signed.is_some() {
-            return Err(Error::Usage(format!("{host}: a signature is for one host; give an address of its own")));
+            return Err(Error::Usage(format!(
+                "{host}: a signature is for one host; give an address of its own"
+            )));
         }
         let mut other = self.clone();
         other.url.set_host(Some(named.ok_or_else(wrong)?)).map_err(|_| wrong())?;
@@ -236,7 +258,8 @@ impl Address {
         self.authorization.as_deref()
     }
 
-    /// The last part of the path, decoded: what the file is called. None: the path is of a folder, or the name none that a file can have.
+    /// The last part of the path, decoded: what the file is called. None: the path is of a folder,
+    /// or the name none that a file can have.
     #[must_use]
     pub fn name(&self) -> Option<String> {
         usable(self.url.path_segments()?.next_back()?)
@@ -306,7 +329,8 @@ fn without_fragment(mut url: Url) -> Url {
 
 /// A text that may be an address with a password, without that.
 fn shown_of(text: &str) -> String {
-    match text.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.split_once('@')?.1))) {
+    match text.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.split_once('@')?.1)))
+    {
         Some((scheme, rest)) => format!("{scheme}://{rest}"),
         None => text.to_owned(),
     }

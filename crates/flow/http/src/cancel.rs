@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 /// How long it may take to see that the whole was stopped.
 const STEP: Duration = Duration::from_millis(100);
 
-/// A handle by which any thread, or a signal's, stops a copy; it comes to rest within half a second, ready to be taken up again.
+/// A handle by which any thread, or a signal's, stops a copy; it comes to rest within half a
+/// second, ready to be taken up again.
 #[derive(Clone, Debug, Default)]
 pub struct Cancel(Arc<Inner>);
 

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// A moment in seconds and nanoseconds since 1970, as files have it. Nanoseconds count forwards, also before 1970.
+/// A moment in seconds and nanoseconds since 1970, as files have it. Nanoseconds count forwards,
+/// also before 1970.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Moment {
     /// Seconds since 1970.
@@ -15,7 +16,9 @@ impl Moment {
     /// As a date of HTTP, which knows whole seconds, and no year before 1970.
     #[must_use]
     pub fn http(self) -> String {
-        httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(self.seconds.clamp(0, LAST).unsigned_abs()))
+        httpdate::fmt_http_date(
+            UNIX_EPOCH + Duration::from_secs(self.seconds.clamp(0, LAST).unsigned_abs()),
+        )
     }
 
     /// A date of HTTP, in any of its three forms.
@@ -61,7 +64,8 @@ pub fn time(text: &str) -> Option<SystemTime> {
     let nanos: u32 = format!("{nanos:0<9}").parse().ok().filter(|nanos| *nanos < 1_000_000_000)?;
     let seconds: i64 = seconds.parse().ok()?;
     let whole = Duration::from_secs(seconds.unsigned_abs());
-    let base = if seconds < 0 { UNIX_EPOCH.checked_sub(whole)? } else { UNIX_EPOCH.checked_add(whole)? };
+    let base =
+        if seconds < 0 { UNIX_EPOCH.checked_sub(whole)? } else { UNIX_EPOCH.checked_add(whole)? };
     base.checked_add(Duration::from_nanos(nanos.into()))
 }
 
@@ -77,7 +81,9 @@ mod tests {
 
     #[test]
     fn moments_are_read_as_written() {
-        for moment in [(0, 0), (1_700_000_000, 1), (-1, 999_999_999), (i64::MAX, 999_999_999), (i64::MIN, 0)] {
+        for moment in
+            [(0, 0), (1_700_000_000, 1), (-1, 999_999_999), (i64::MAX, 999_999_999), (i64::MIN, 0)]
+        {
             let moment = Moment { seconds: moment.0, nanoseconds: moment.1 };
             assert_eq!(moment.to_string().parse(), Ok(moment));
             assert!(Moment::parse_http(&moment.http()).is_some(), "{}", moment.http());

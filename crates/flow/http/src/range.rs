@@ -2,14 +2,15 @@
 
 use std::ops::{Range, RangeInclusive};
 
-/// Most parts that a request may ask for at once; of one that asks for more the whole file is sent, as the standard allows.
+/// Most parts that a request may ask for at once; of one that asks for more the whole file is sent,
+/// as the standard allows.
 pub const MAX_PARTS: usize = 16;
 
 /// What a `Range` field means for a file.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Asked {
-    /// All of it: there was no such field, or one that is to be passed over (another unit, not understood, too many parts, or
-    /// parts that are longer than the file together).
+    /// All of it: there was no such field, or one that is to be passed over (another unit, not
+    /// understood, too many parts, or parts that are longer than the file together).
     Whole,
     /// These parts, in the order of the request; none is empty.
     Parts(Vec<Range<u64>>),
@@ -26,7 +27,9 @@ pub fn asked(field: &str, size: u64) -> Asked {
     }
     let mut parts = Vec::new();
     let mut count = 0;
-    for item in list.split(',').map(|item| item.trim_matches([' ', '\t'])).filter(|item| !item.is_empty()) {
+    for item in
+        list.split(',').map(|item| item.trim_matches([' ', '\t'])).filter(|item| !item.is_empty())
+    {
         count += 1;
         let Some(part) = part(item, size) else { return Asked::Whole };
         if count > MAX_PARTS {
@@ -53,7 +56,9 @@ fn part(item: &str, size: u64) -> Option<Option<Range<u64>>> {
             let length = saturating(last)?.min(size);
             Some((length > 0).then(|| size - length..size))
         }
-        (false, true) => Some(Some(saturating(first)?).filter(|first| *first < size).map(|first| first..size)),
+        (false, true) => {
+            Some(Some(saturating(first)?).filter(|first| *first < size).map(|first| first..size))
+        }
         (false, false) => {
             let (first, last) = (saturating(first)?, saturating(last)?);
             if last < first {
@@ -144,7 +149,9 @@ mod tests {
         }
         assert_eq!(asked("bytes=0-", 0), Asked::Nothing, "an empty file has no bytes");
         let many = |count: usize| format!("bytes={}", vec!["0-0"; count].join(","));
-        assert!(matches!(asked(&many(MAX_PARTS), 100), Asked::Parts(parts) if parts.len() == MAX_PARTS));
+        assert!(
+            matches!(asked(&many(MAX_PARTS), 100), Asked::Parts(parts) if parts.len() == MAX_PARTS)
+        );
         assert_eq!(asked(&many(MAX_PARTS + 1), 100), Asked::Whole);
     }
 }

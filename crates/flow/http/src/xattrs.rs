@@ -61,7 +61,8 @@ impl Xattrs {
     pub fn field(&self) -> String {
         let (mut text, mut left_out) = (String::new(), self.left_out);
         for (name, value) in self.all.iter() {
-            let item = format!("{}={}", percent_encode(name, NON_ALPHANUMERIC), STANDARD.encode(value));
+            let item =
+                format!("{}={}", percent_encode(name, NON_ALPHANUMERIC), STANDARD.encode(value));
             if text.len() + item.len() + 2 > MAX_FIELD {
                 left_out += 1;
                 continue;
@@ -72,7 +73,11 @@ impl Xattrs {
             text.push_str(&item);
         }
         if left_out > 0 {
-            text = if text.is_empty() { format!("+{left_out}") } else { format!("{text}, +{left_out}") };
+            text = if text.is_empty() {
+                format!("+{left_out}")
+            } else {
+                format!("{text}, +{left_out}")
+            };
         }
         text
     }
@@ -89,7 +94,9 @@ impl Xattrs {
             let (name, value) = item.split_once('=')?;
             let name: Vec<u8> = percent_decode_str(name).collect();
             let value = STANDARD.decode(value).ok()?;
-            let fits = !name.is_empty() && name.len() + PREFIX.len() <= MAX_NAME && value.len() <= MAX_VALUE;
+            let fits = !name.is_empty()
+                && name.len() + PREFIX.len() <= MAX_NAME
+                && value.len() <= MAX_VALUE;
             if !fits || name.contains(&0) {
                 return None;
             }

@@ -19,10 +19,23 @@ fn an_address_says_whom_to_ask_for_what() {
         ("http://\u{e9}/x/../y", "xn--9ca", 80, "/y", false, false),
     ] {
         let found = address(text);
-        assert_eq!((found.host(), found.port(), &found.target(false)[..]), (host, port, target), "{text}");
+        assert_eq!(
+            (found.host(), found.port(), &found.target(false)[..]),
+            (host, port, target),
+            "{text}"
+        );
         assert_eq!((found.is_tls(), found.wants_verified()), (tls, verified), "{text}");
     }
-    for text in ["", "file", "ftp://h/a", "http://", "sprat:///a", "http://h:99999/", "sprat://h:x/a", "http://a b/"] {
+    for text in [
+        "",
+        "file",
+        "ftp://h/a",
+        "http://",
+        "sprat:///a",
+        "http://h:99999/",
+        "sprat://h:x/a",
+        "http://a b/",
+    ] {
         assert!(matches!(Address::parse(text), Err(Error::Usage(_))), "{text:?}");
     }
 }
@@ -32,7 +45,10 @@ fn secrets_are_sent_and_never_shown() {
     let named = address("http://user:p%40ss@h/a");
     assert_eq!(named.authorization(), Some("Basic dXNlcjpwQHNz"));
     assert_eq!(named.to_string(), "http://h/a");
-    assert_eq!(address("http://h/a?download=sprat&ticket=1-2").to_string(), "http://h/a?download=sprat");
+    assert_eq!(
+        address("http://h/a?download=sprat&ticket=1-2").to_string(),
+        "http://h/a?download=sprat"
+    );
     let token = address("http://h/a?token=secret&b=c");
     assert_eq!(
         (token.to_string(), token.target(false)),
@@ -46,21 +62,29 @@ fn secrets_are_sent_and_never_shown() {
 fn redirects_lead_to_http_and_never_out_of_tls() {
     let from = address("sprats://h/a/b").with_token(Some("t"));
     let near = from.redirected("../c").unwrap();
-    assert_eq!((near.to_string(), near.authorization()), ("https://h:8040/c".to_owned(), Some("Bearer t")));
+    assert_eq!(
+        (near.to_string(), near.authorization()),
+        ("https://h:8040/c".to_owned(), Some("Bearer t"))
+    );
     assert!(near.wants_verified(), "what was insisted on still is");
-    for elsewhere in ["https://other:8040/a", "https://h/a", "//other/a", "https://user:x@other/a"] {
+    for elsewhere in ["https://other:8040/a", "https://h/a", "//other/a", "https://user:x@other/a"]
+    {
         assert_eq!(from.redirected(elsewhere).unwrap().authorization(), None, "{elsewhere}");
     }
-    for nowhere in ["http://h:8040/a", "ftp://h/a", "file:///etc/passwd", "https://", "data:text/plain,x"] {
+    for nowhere in
+        ["http://h:8040/a", "ftp://h/a", "file:///etc/passwd", "https://", "data:text/plain,x"]
+    {
         assert!(matches!(from.redirected(nowhere), Err(Error::Protocol { .. })), "{nowhere}");
     }
 }
 
 #[test]
 fn a_name_is_one_that_a_file_can_have() {
-    for (text, name) in
-        [("http://h/a/b%20c", Some("b c")), ("http://h/caf%C3%A9?x", Some("caf\u{e9}")), ("http://h/a/", None)]
-    {
+    for (text, name) in [
+        ("http://h/a/b%20c", Some("b c")),
+        ("http://h/caf%C3%A9?x", Some("caf\u{e9}")),
+        ("http://h/a/", None),
+    ] {
         assert_eq!(address(text).name().as_deref(), name, "{text}");
     }
     for text in ["http://h/%2e%2e%2fx", "http://h/a%2Fb", "http://h/a%00b", "http://h/%ff"] {

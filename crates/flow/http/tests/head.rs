@@ -22,12 +22,17 @@ fn a_server_may_say_when_to_come_back_as_a_moment() {
 
 #[test]
 fn a_date_tells_states_apart_only_when_it_is_over() {
-    let head = |fields: &str| Head::parse(format!("HTTP/1.1 200 OK\r\n{fields}\r\n").as_bytes()).unwrap().unwrap().0;
+    let head = |fields: &str| {
+        Head::parse(format!("HTTP/1.1 200 OK\r\n{fields}\r\n").as_bytes()).unwrap().unwrap().0
+    };
     let (then, later) = ("Sun, 06 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 08:49:38 GMT");
     let modified = format!("Last-Modified: {then}\r\n");
     assert_eq!(head(&format!("{modified}Date: {later}\r\n")).validator().as_deref(), Some(then));
     assert_eq!(head(&format!("{modified}Date: {then}\r\n")).validator(), None);
-    assert_eq!(head(&format!("{modified}Date: {then}\r\nETag: \"x\"\r\n")).validator().as_deref(), Some("\"x\""));
+    assert_eq!(
+        head(&format!("{modified}Date: {then}\r\nETag: \"x\"\r\n")).validator().as_deref(),
+        Some("\"x\"")
+    );
     assert_eq!(head("ETag: W/\"x\"\r\n").validator(), None, "as good as the same is not the same");
     assert_eq!(head("Last-Modified: yesterday\r\n").validator(), None);
 }

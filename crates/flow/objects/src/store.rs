@@ -34,7 +34,8 @@ const CREDENTIALS: &[&str] = &[
 pub struct Location {
     /// The bucket.
     pub bucket: String,
-    /// The object's key. Empty, or with a slash at its end: a folder, in which an object keeps its file's name.
+    /// The object's key. Empty, or with a slash at its end: a folder, in which an object keeps its
+    /// file's name.
     pub key: String,
 }
 
@@ -51,7 +52,8 @@ impl Location {
     /// [`Error::Usage`].
     pub fn parse(text: &str) -> Result<Self, Error> {
         let wrong = || Error::Usage(format!("{text}: want s3://BUCKET/KEY"));
-        let (bucket, key) = text.strip_prefix(SCHEME).and_then(|rest| rest.split_once('/')).ok_or_else(wrong)?;
+        let (bucket, key) =
+            text.strip_prefix(SCHEME).and_then(|rest| rest.split_once('/')).ok_or_else(wrong)?;
         let named = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
         if bucket.is_empty() || !bucket.bytes().all(named) {
             return Err(wrong());
@@ -99,13 +101,16 @@ pub struct Store {
 }
 
 impl Store {
-    /// The bucket, as the environment tells of it: `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_SESSION_TOKEN`; `AWS_REGION`; and
-    /// `AWS_ENDPOINT_URL` for one that is not Amazon's.
+    /// The bucket, as the environment tells of it: `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`,
+    /// `AWS_SESSION_TOKEN`; `AWS_REGION`; and `AWS_ENDPOINT_URL` for one that is not Amazon's.
     ///
     /// # Errors
     /// [`Error::Usage`] when that is not enough, [`Error::File`] of certificates.
     pub fn open(bucket: &str, options: &Options, cancel: &Cancel) -> Result<Self, Error> {
-        if !CREDENTIALS.iter().any(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty())) {
+        if !CREDENTIALS
+            .iter()
+            .any(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()))
+        {
             return Err(Error::Usage(format!(
                 "{SCHEME}{bucket}: nothing says who we are there; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (and AWS_REGION, or \
                  AWS_ENDPOINT_URL for a server that is not Amazon's)"
@@ -114,7 +119,8 @@ impl Store {
         Self::with(AmazonS3Builder::from_env(), bucket, options, cancel)
     }
 
-    /// The same with an endpoint and keys that are given; in place of all that the environment tells.
+    /// The same with an endpoint and keys that are given; in place of all that the environment
+    /// tells.
     ///
     /// # Errors
     /// As [`Store::open`].
@@ -130,18 +136,38 @@ impl Store {
         Self::with(builder, bucket, options, cancel)
     }
 
-    fn with(builder: AmazonS3Builder, bucket: &str, options: &Options, cancel: &Cancel) -> Result<Self, Error> {
-        let unusable = |error: &dyn fmt::Display| Error::Usage(format!("{SCHEME}{bucket}: {error}"));
+    fn with(
+        builder: AmazonS3Builder,
+        bucket: &str,
+        options: &Options,
+        cancel: &Cancel,
+    ) -> Result<Self, Error> {
+        let unusable =
+            |error: &dyn fmt::Display| Error::Usage(format!("{SCHEME}{bucket}: {error}"));
         let stop = cancel.part();
-        let transport = |cancel: &Cancel| Ok::<_, Error>(Transport(Arc::new(Caller::new(&options.into(), cancel)?)));
-        // Unless told: what a part must be is said with it, so that one that arrives as another is not taken.
+        let transport = |cancel: &Cancel| {
+            Ok::<_, Error>(Transport(Arc::new(Caller::new(&options.into(), cancel)?)))
+        };
+        // Unless told: what a part must be is said with it, so that one that arrives as another is
+        // not taken.
         let told = builder.get_config_value(&AmazonS3ConfigKey::Checksum);
-        let builder = if told.is_none() { builder.with_checksum_algorithm(Checksum::SHA256) } else { builder };
+        let builder = if told.is_none() {
+            builder.with_checksum_algorithm(Checksum::SHA256)
+        } else {
+            builder
+        };
         let retries = usize::try_from(options.retries).unwrap_or(usize::MAX);
-        let retry = RetryConfig { max_retries: retries, retry_timeout: RETRY_TIME, ..RetryConfig::default() };
+        let retry = RetryConfig {
+            max_retries: retries,
+            retry_timeout: RETRY_TIME,
+            ..RetryConfig::default()
+        };
         let builder = builder.with_bucket_name(bucket).with_allow_http(true).with_retry(retry);
         let last = builder.clone().with_http_connector(transport(&Cancel::default())?).build();
-        let s3 = builder.with_http_connector(transport(&stop)?).build().map_err(|error| unusable(&error))?;
+        let s3 = builder
+            .with_http_connector(transport(&stop)?)
+            .build()
+            .map_err(|error| unusable(&error))?;
         let last = last.map_err(|error| unusable(&error))?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
@@ -151,7 +177,8 @@ impl Store {
         Ok(Self { s3, last, stop, runtime })
     }
 
-    /// The address by which an object is fetched for the next seven days, or as long as temporary keys last. It is shown as `s3://BUCKET/KEY`.
+    /// The address by which an object is fetched for the next seven days, or as long as temporary
+    /// keys last. It is shown as `s3://BUCKET/KEY`.
     ///
     /// # Errors
     /// [`Error`]: a folder, or keys that cannot be had.

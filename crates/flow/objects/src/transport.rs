@@ -5,7 +5,8 @@ use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use object_store::ClientOptions;
 use object_store::client::{
-    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpResponseBody, HttpService,
+    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse,
+    HttpResponseBody, HttpService,
 };
 use sprat_flow::copy::Error;
 use sprat_http::client::{Call, Caller, Reply};
@@ -34,12 +35,18 @@ impl HttpService for Transport {
             let fields: Vec<_> = parts
                 .headers
                 .iter()
-                .filter(|(name, _)| !matches!(name.as_str(), "host" | "content-length" | "user-agent"))
-                .filter_map(|(name, value)| Some((name.to_string(), value.to_str().ok()?.to_owned())))
+                .filter(|(name, _)| {
+                    !matches!(name.as_str(), "host" | "content-length" | "user-agent")
+                })
+                .filter_map(|(name, value)| {
+                    Some((name.to_string(), value.to_str().ok()?.to_owned()))
+                })
                 .collect();
             let body: Vec<&[u8]> = pieces.iter().map(|piece| &piece[..]).collect();
             let (method, url) = (parts.method.as_str(), parts.uri.to_string());
-            caller.call(Call { method, url: &url, fields: &fields, body: &body }).map_err(Error::from)
+            caller
+                .call(Call { method, url: &url, fields: &fields, body: &body })
+                .map_err(Error::from)
         };
         let done = tokio::task::spawn_blocking(work).await;
         match done.map_err(|error| HttpError::new(HttpErrorKind::Unknown, error))? {

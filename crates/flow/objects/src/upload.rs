@@ -1,5 +1,5 @@
-//! A local file to an object: in parts, several at a time, which become the object when all are there. Whatever fails, and Ctrl-C, takes the
-//! parts away again.
+//! A local file to an object: in parts, several at a time, which become the object when all are
+//! there. Whatever fails, and Ctrl-C, takes the parts away again.
 
 use crate::store::{Location, Store, told};
 use bytes::Bytes;
@@ -50,20 +50,33 @@ pub struct Sent {
 }
 
 impl Upload {
-    /// Of the file at `from`, to an object, or into a folder under its own name. Of a copy's options `streams` (parts on their way at a time),
-    /// `force`, `retries`, `patience`, the sums, `limit`'s absence and whom to trust are of account.
+    /// Of the file at `from`, to an object, or into a folder under its own name. Of a copy's
+    /// options `streams` (parts on their way at a time), `force`, `retries`, `patience`, the
+    /// sums, `limit`'s absence and whom to trust are of account.
     ///
     /// # Errors
     /// [`Error::Usage`].
-    pub fn new(from: &Path, to: &Location, options: Options, cancel: &Cancel) -> Result<Self, Error> {
+    pub fn new(
+        from: &Path,
+        to: &Location,
+        options: Options,
+        cancel: &Cancel,
+    ) -> Result<Self, Error> {
         let mut to = to.clone();
         if to.is_folder() {
             let name = from.file_name().and_then(|name| name.to_str());
-            let unnamed = || Error::Usage(format!("{}: has no name that a key can have; give one", from.display()));
+            let unnamed = || {
+                Error::Usage(format!(
+                    "{}: has no name that a key can have; give one",
+                    from.display()
+                ))
+            };
             to.key.push_str(name.ok_or_else(unnamed)?);
         }
         if options.limit.is_some() {
-            return Err(Error::Usage(format!("{to}: what is sent cannot be held back by --limit; leave it out")));
+            return Err(Error::Usage(format!(
+                "{to}: what is sent cannot be held back by --limit; leave it out"
+            )));
         }
         Ok(Self { from: from.to_owned(), to, options, cancel: cancel.clone() })
     }
@@ -91,7 +104,8 @@ impl Upload {
         });
         let reading = Source::new(file.try_clone().map_err(at)?, &self.from, 0..length);
         let sums = &self.options.sums;
-        let mut parts = Parts { reading, from: &self.from, summer: sums.summer(), bytes: part_bytes(length) };
+        let mut parts =
+            Parts { reading, from: &self.from, summer: sums.summer(), bytes: part_bytes(length) };
         let unchanged = || match file.metadata() {
             Ok(now) if same(&before, &now) => Ok(()),
             _ => Err(self.changed("it was written to while it was read".to_owned())),
@@ -143,7 +157,8 @@ impl Upload {
         Ok(summed)
     }
 
-    /// Sends all parts, so many at a time; gives what they are known by, in order. When it fails, none is on its way any more.
+    /// Sends all parts, so many at a time; gives what they are known by, in order. When it fails,
+    /// none is on its way any more.
     async fn parts(
         &self,
         store: &Store,
@@ -179,7 +194,8 @@ impl Upload {
             }
             if !ended && going.len() < self.options.streams {
                 if let Some(part) = parts.next()? {
-                    let (s3, path, id, number) = (store.s3.clone(), path.clone(), id.clone(), begun);
+                    let (s3, path, id, number) =
+                        (store.s3.clone(), path.clone(), id.clone(), begun);
                     let bytes = part.len() as u64;
                     going.spawn(async move {
                         let part = s3.put_part(&path, &id, number, PutPayload::from(part)).await?;
@@ -232,9 +248,10 @@ impl Parts<'_> {
         let mut part = Vec::new();
         while (part.len() as u64) < self.bytes {
             let block = self.reading.next_block().map_err(|error| match error {
-                SourceError::Short { .. } => {
-                    Error::Changed { source_name: self.from.display().to_string(), why: error.to_string() }
-                }
+                SourceError::Short { .. } => Error::Changed {
+                    source_name: self.from.display().to_string(),
+                    why: error.to_string(),
+                },
                 SourceError::Io { path, source, .. } => Error::File { path, source },
             })?;
             let Some(block) = block else { break };
@@ -252,7 +269,9 @@ fn part_bytes(length: u64) -> u64 {
 
 /// Whether a file has not been written to.
 fn same(before: &Metadata, now: &Metadata) -> bool {
-    let of = |meta: &Metadata| (meta.len(), meta.mtime(), meta.mtime_nsec(), meta.ctime(), meta.ctime_nsec());
+    let of = |meta: &Metadata| {
+        (meta.len(), meta.mtime(), meta.mtime_nsec(), meta.ctime(), meta.ctime_nsec())
+    };
     of(before) == of(now)
 }
 
@@ -264,7 +283,10 @@ mod tests {
     fn no_file_has_more_parts_than_an_object_may() {
         for length in [0, 1, PART_BYTES, 150 << 30, (150 << 30) + 1, 5 << 40] {
             let part = part_bytes(length);
-            assert!(length.div_ceil(part) <= MAX_PARTS && part.is_multiple_of(1 << 20), "{length}: {part}");
+            assert!(
+                length.div_ceil(part) <= MAX_PARTS && part.is_multiple_of(1 << 20),
+                "{length}: {part}"
+            );
         }
     }
 }

@@ -33,7 +33,8 @@ impl Server {
     /// One with an empty bucket, or nothing where there is no program for it: that is told.
     fn start() -> Option<Self> {
         let this = std::env::current_exe().unwrap();
-        let set_up = this.ancestors().map(|folder| folder.join("tools/bin/weed")).find(|path| path.exists());
+        let set_up =
+            this.ancestors().map(|folder| folder.join("tools/bin/weed")).find(|path| path.exists());
         let Some(program) = set_up else {
             skip("sprat-objects, S3: SeaweedFS is not here; scripts/setup installs it");
             return None;
@@ -41,11 +42,14 @@ impl Server {
         let directory = tempfile::tempdir().unwrap();
         let config = directory.path().join("s3.json");
         let keys = format!(r#"{{"accessKey":"{}","secretKey":"{}"}}"#, KEYS.0, KEYS.1);
-        let identity = format!(r#"{{"name":"us","credentials":[{keys}],"actions":["Admin","Read","Write","List"]}}"#);
+        let identity = format!(
+            r#"{{"name":"us","credentials":[{keys}],"actions":["Admin","Read","Write","List"]}}"#
+        );
         fs::write(&config, format!(r#"{{"identities":[{identity}]}}"#)).unwrap();
         // Ports that are free now.
         let held: Vec<_> = (0..8).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-        let ports: Vec<_> = held.iter().map(|listener| listener.local_addr().unwrap().port()).collect();
+        let ports: Vec<_> =
+            held.iter().map(|listener| listener.local_addr().unwrap().port()).collect();
         drop(held);
         let mut command = Command::new(program);
         command.arg("-logdir").arg(directory.path()).args([
@@ -56,12 +60,24 @@ impl Server {
             "-s3.port.lance=0",
         ]);
         command.arg("-master.telemetry=false"); // it would tell its makers of us
-        command.args(["-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-master.volumeSizeLimitMB=256", "-volume.max=16"]);
+        command.args([
+            "-ip=127.0.0.1",
+            "-ip.bind=127.0.0.1",
+            "-master.volumeSizeLimitMB=256",
+            "-volume.max=16",
+        ]);
         let names = ["master.port", "volume.port", "filer.port", "s3.port"];
         let names = names.iter().flat_map(|name| [(*name).to_owned(), format!("{name}.grpc")]);
         command.args(names.zip(&ports).map(|(name, port)| format!("-{name}={port}")));
-        command.arg(format!("-dir={}", directory.path().display())).arg(format!("-s3.config={}", config.display()));
-        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        command
+            .arg(format!("-dir={}", directory.path().display()))
+            .arg(format!("-s3.config={}", config.display()));
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
         let endpoint = format!("http://127.0.0.1:{}", ports[6]);
         let filer = SocketAddr::from(([127, 0, 0, 1], ports[4]));
         let server = Self { child, endpoint, filer, _directory: directory };
@@ -99,8 +115,11 @@ impl Server {
     fn ask_bytes(&self, method: &str, path: &str, fields: &str) -> Vec<u8> {
         let mut answer = Vec::new();
         if let Ok(mut stream) = TcpStream::connect(self.filer) {
-            let request = format!("{method} {path} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n{fields}\r\n");
-            let _ = stream.write_all(request.as_bytes()).and_then(|()| stream.read_to_end(&mut answer));
+            let request = format!(
+                "{method} {path} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n{fields}\r\n"
+            );
+            let _ =
+                stream.write_all(request.as_bytes()).and_then(|()| stream.read_to_end(&mut answer));
         }
         answer
     }
@@ -124,10 +143,21 @@ fn location(key: &str) -> Location {
 }
 
 fn options() -> Options {
-    Options { patience: Duration::from_secs(10), receive_buffer: 0, retries: 2, streams: 3, ..Options::default() }
+    Options {
+        patience: Duration::from_secs(10),
+        receive_buffer: 0,
+        retries: 2,
+        streams: 3,
+        ..Options::default()
+    }
 }
 
-fn upload(server: &Server, from: &Path, key: &str, options: Options) -> Result<sprat_objects::Sent, Error> {
+fn upload(
+    server: &Server,
+    from: &Path,
+    key: &str,
+    options: Options,
+) -> Result<sprat_objects::Sent, Error> {
     let cancel = Cancel::default();
     let store = server.store(&options, &cancel);
     Upload::new(from, &location(key), options, &cancel)?.run(&store, &mut |_| {})
@@ -153,7 +183,8 @@ fn a_file_goes_there_and_comes_back(server: &Server) {
         fs::write(&from, &content).unwrap();
         let sent = upload(server, &from, &key, options()).unwrap();
         assert_eq!((sent.length, sent.blake3), (bytes as u64, *blake3::hash(&content).as_bytes()));
-        let kept = server.object(&key.replace(' ', "%20").replace("%2B", "%252B").replace('+', "%2B"));
+        let kept =
+            server.object(&key.replace(' ', "%20").replace("%2B", "%252B").replace('+', "%2B"));
         assert!(kept.is_some_and(|kept| kept == content), "{bytes} B");
         let cancel = Cancel::default();
         let address = server.store(&options(), &cancel).address(&location(&key)).unwrap();
@@ -166,7 +197,11 @@ fn a_file_goes_there_and_comes_back(server: &Server) {
         let outcome = outcome.unwrap();
         // One byte is there with the first answer.
         let streams = if bytes == 1 { 1 } else { 3 };
-        assert_eq!(opened.unwrap(), (format!("s3://bucket/{key}"), streams), "shown without what signs it, in parts");
+        assert_eq!(
+            opened.unwrap(),
+            (format!("s3://bucket/{key}"), streams),
+            "shown without what signs it, in parts"
+        );
         assert_eq!(outcome.target.file_name().unwrap(), key.rsplit('/').next().unwrap());
         assert!(fs::read(&outcome.target).unwrap() == content, "{bytes} B");
     }
@@ -182,7 +217,8 @@ fn an_interrupted_fetch_goes_on_by_another_signature(server: &Server) {
     upload(server, &target, "large", options()).unwrap();
     fs::remove_file(&target).unwrap();
     let copy = |options: Options| {
-        let address = server.store(&options, &Cancel::default()).address(&location("large")).unwrap();
+        let address =
+            server.store(&options, &Cancel::default()).address(&location("large")).unwrap();
         Fetch::of(address, &target, options).unwrap()
     };
     let first = copy(Options { limit: Some(40_000_000), ..options() });
@@ -223,20 +259,27 @@ fn what_is_stopped_or_fails_leaves_no_part(server: &Server) {
         let store = server.store(&options, &cancel);
         let mut notes = Vec::new();
         let mut done = 0;
-        let sent =
-            Upload::new(&from, &location("never"), options, &cancel).unwrap().run(&store, &mut |event| match event {
+        let sent = Upload::new(&from, &location("never"), options, &cancel).unwrap().run(
+            &store,
+            &mut |event| match event {
                 Event::Progress(progress) if progress.done > 0 && done == 0 => {
                     done = progress.done;
                     assert!(!server.uploads().is_empty(), "what is looked for can be seen");
                     if change {
-                        fs::File::options().append(true).open(&from).unwrap().write_all(b"x").unwrap();
+                        fs::File::options()
+                            .append(true)
+                            .open(&from)
+                            .unwrap()
+                            .write_all(b"x")
+                            .unwrap();
                     } else {
                         cancel.ask();
                     }
                 }
                 Event::Note(text) => notes.push(text.clone()),
                 _ => {}
-            });
+            },
+        );
         assert!(done > 0, "some of it was there");
         match change {
             true => assert!(matches!(sent, Err(Error::Changed { .. })), "{sent:?}"),
@@ -253,17 +296,28 @@ fn what_there_is_not_or_not_for_us_is_told_so(server: &Server) {
     let cancel = Cancel::default();
     let missing = server.store(&options(), &cancel).address(&location("no such")).unwrap();
     let error = Fetch::of(missing, &target, options()).unwrap().run(&mut |_| {}).unwrap_err();
-    assert!(matches!(error, Error::NotFound { .. }) && error.to_string().contains("s3://bucket/no such"), "{error}");
-    let others = Store::at(&server.endpoint, (KEYS.0, "another"), "bucket", &options(), &cancel).unwrap();
+    assert!(
+        matches!(error, Error::NotFound { .. })
+            && error.to_string().contains("s3://bucket/no such"),
+        "{error}"
+    );
+    let others =
+        Store::at(&server.endpoint, (KEYS.0, "another"), "bucket", &options(), &cancel).unwrap();
     let address = others.address(&location("file")).unwrap();
     let error = Fetch::of(address, &target, options()).unwrap().run(&mut |_| {}).unwrap_err();
-    assert!(matches!(error, Error::Denied { .. }) && !error.to_string().contains("Signature="), "{error}");
+    assert!(
+        matches!(error, Error::Denied { .. }) && !error.to_string().contains("Signature="),
+        "{error}"
+    );
     assert!(matches!(others.length(&location("file")), Err(Error::Denied { .. })));
     assert!(!target.exists());
     for wrong in ["s3://", "s3://bucket", "s3:///key", "s3://bu cket/key", "s3://bucket/a//b"] {
         assert!(matches!(Location::parse(wrong), Err(Error::Usage(_))), "{wrong}");
     }
-    assert!(matches!(server.store(&options(), &cancel).address(&location("folder/")), Err(Error::Usage(_))));
+    assert!(matches!(
+        server.store(&options(), &cancel).address(&location("folder/")),
+        Err(Error::Usage(_))
+    ));
 }
 
 fn what_changed_is_not_mixed(server: &Server) {
@@ -273,8 +327,9 @@ fn what_changed_is_not_mixed(server: &Server) {
     fs::write(&from, &old).unwrap();
     upload(server, &from, "changes", options()).unwrap();
     fs::write(&from, &new).unwrap();
-    // In several requests, and slowly: those that come after the change, which takes its time, must see it. Streams begin with equal
-    // parts, so there may be none: then all of it is as it was when it was asked for.
+    // In several requests, and slowly: those that come after the change, which takes its time, must
+    // see it. Streams begin with equal parts, so there may be none: then all of it is as it was
+    // when it was asked for.
     let limited = Options { limit: Some(8_000_000), streams: 4, ..options() };
     let address = server.store(&limited, &Cancel::default()).address(&location("changes")).unwrap();
     let (mut changed, mut anew) = (false, false);
@@ -288,5 +343,8 @@ fn what_changed_is_not_mixed(server: &Server) {
     });
     outcome.unwrap();
     let whole = if anew { new } else { old };
-    assert!(changed && fs::read(&target).unwrap() == whole, "changed: {changed}, begun anew: {anew}");
+    assert!(
+        changed && fs::read(&target).unwrap() == whole,
+        "changed: {changed}, begun anew: {anew}"
+    );
 }

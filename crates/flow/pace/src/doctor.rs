@@ -9,8 +9,8 @@ pub const SETTINGS: &str = "/proc/sys/net";
 /// The largest window that TCP can tell the other end (RFC 7323), bytes.
 const LARGEST_WINDOW: u64 = 1 << 30;
 
-/// Of a socket's buffer the share that is window: the rest is what the kernel's own structures take. Kernels assume so when
-/// they know nothing better (`tcp_adv_win_scale` = 1).
+/// Of a socket's buffer the share that is window: the rest is what the kernel's own structures
+/// take. Kernels assume so when they know nothing better (`tcp_adv_win_scale` = 1).
 const WINDOW_SHARE: u64 = 2;
 
 /// Bytes of a page, in which the memory of all connections is counted.
@@ -69,8 +69,8 @@ pub struct Finding {
     pub only_others: bool,
 }
 
-/// Reads the settings below `root` ([`SETTINGS`]), and tells what holds the path back. What cannot be read is left out: an older kernel has
-/// it not.
+/// Reads the settings below `root` ([`SETTINGS`]), and tells what holds the path back. What cannot
+/// be read is left out: an older kernel has it not.
 #[must_use]
 pub fn examine(root: &Path, goal: &Goal) -> Vec<Finding> {
     let window = goal.under_way();
@@ -83,14 +83,17 @@ pub fn examine(root: &Path, goal: &Goal) -> Vec<Finding> {
         ("core.wmem_max", End::Sender, "the send buffer that a program may ask for"),
     ] {
         let Some(text) = settings.text(name) else { continue };
-        let Some(most) = text.split_whitespace().next_back().and_then(|last| last.parse::<u64>().ok()) else {
+        let Some(most) =
+            text.split_whitespace().next_back().and_then(|last| last.parse::<u64>().ok())
+        else {
             continue;
         };
         if most / WINDOW_SHARE >= window {
             continue;
         }
-        let needed =
-            (window.min(LARGEST_WINDOW) * WINDOW_SHARE).next_power_of_two().min(LARGEST_WINDOW * WINDOW_SHARE - 1);
+        let needed = (window.min(LARGEST_WINDOW) * WINDOW_SHARE)
+            .next_power_of_two()
+            .min(LARGEST_WINDOW * WINDOW_SHARE - 1);
         let mut words: Vec<_> = text.split_whitespace().map(str::to_owned).collect();
         *words.last_mut().expect("just read") = needed.to_string();
         findings.push(Finding {
@@ -99,13 +102,20 @@ pub fn examine(root: &Path, goal: &Goal) -> Vec<Finding> {
             should: words.join(" "),
             limit: Some(goal.rate_with(most / WINDOW_SHARE)),
             end,
-            why: format!("{what} is at most half of {most} bytes, and {window} are under way on this path"),
+            why: format!(
+                "{what} is at most half of {most} bytes, and {window} are under way on this path"
+            ),
             only_others: true,
         });
     }
     findings.extend(memory(&settings, window));
     for (name, good, end, why) in [
-        ("ipv4.tcp_window_scaling", "1", End::Both, "without it no window is larger than 65,535 bytes"),
+        (
+            "ipv4.tcp_window_scaling",
+            "1",
+            End::Both,
+            "without it no window is larger than 65,535 bytes",
+        ),
         ("ipv4.tcp_sack", "1", End::Both, "without it each loss takes a round trip of its own"),
         (
             "ipv4.tcp_timestamps",
@@ -113,7 +123,12 @@ pub fn examine(root: &Path, goal: &Goal) -> Vec<Finding> {
             End::Both,
             "without them round trips are measured seldom, and sequence numbers run out at high rates",
         ),
-        ("ipv4.tcp_moderate_rcvbuf", "1", End::Receiver, "without it windows stay as small as they begin"),
+        (
+            "ipv4.tcp_moderate_rcvbuf",
+            "1",
+            End::Receiver,
+            "without it windows stay as small as they begin",
+        ),
         (
             "ipv4.tcp_slow_start_after_idle",
             "0",
@@ -130,7 +145,15 @@ pub fn examine(root: &Path, goal: &Goal) -> Vec<Finding> {
         let Some(is) = settings.text(name).filter(|is| is.trim() != good) else { continue };
         let limit = (name == "ipv4.tcp_window_scaling").then(|| goal.rate_with(65_535));
         let (is, should, why) = (is.trim().to_owned(), good.to_owned(), why.to_owned());
-        findings.push(Finding { name: format!("net.{name}"), is, should, limit, end, why, only_others: false });
+        findings.push(Finding {
+            name: format!("net.{name}"),
+            is,
+            should,
+            limit,
+            end,
+            why,
+            only_others: false,
+        });
     }
     findings.extend(congestion(&settings));
     findings
@@ -173,7 +196,11 @@ fn congestion(settings: &Settings<'_>) -> Option<Finding> {
     Some(Finding {
         name: format!("net.{name}"),
         is: is.clone(),
-        should: if has_bbr { "bbr".to_owned() } else { format!("{is} (this kernel has no other: modprobe tcp_bbr)") },
+        should: if has_bbr {
+            "bbr".to_owned()
+        } else {
+            format!("{is} (this kernel has no other: modprobe tcp_bbr)")
+        },
         limit: None,
         end: End::Sender,
         why: format!("after a loss, {is} takes long to be back on a long path"),

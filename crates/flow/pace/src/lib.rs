@@ -1,5 +1,5 @@
-//! How fast to send on a TCP connection: what the kernel knows of the path ([`path`]), the rate that follows from that, and how the
-//! kernel is made to keep it.
+//! How fast to send on a TCP connection: what the kernel knows of the path ([`path`]), the rate
+//! that follows from that, and how the kernel is made to keep it.
 
 pub mod doctor;
 pub mod pacer;

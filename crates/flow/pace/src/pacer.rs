@@ -18,7 +18,8 @@ pub const MAX_PACED: usize = 4_096;
 const SHORTEST_TICK: Duration = Duration::from_millis(2);
 const LONGEST_TICK: Duration = Duration::from_millis(25);
 
-/// Paths shorter than this are the kernel's to decide: what a machine's own delays hide cannot be measured from outside.
+/// Paths shorter than this are the kernel's to decide: what a machine's own delays hide cannot be
+/// measured from outside.
 pub const SHORTEST_PACED: Duration = Duration::from_millis(2);
 
 /// Who decides how fast a connection sends.
@@ -51,7 +52,8 @@ pub struct State {
     pub arrives: u64,
 }
 
-/// Paces connections, from one thread. Those that are paced stay so when it is dropped, at their last rate.
+/// Paces connections, from one thread. Those that are paced stay so when it is dropped, at their
+/// last rate.
 #[derive(Debug)]
 pub struct Pacer {
     to: Option<mpsc::SyncSender<Connection>>,
@@ -59,7 +61,8 @@ pub struct Pacer {
     window: Arc<LazyWindow>,
 }
 
-/// The window, made when the first connection needs it, or why there is none: it reads all of the kernel's types.
+/// The window, made when the first connection needs it, or why there is none: it reads all of the
+/// kernel's types.
 type LazyWindow = OnceLock<Result<Window, WindowError>>;
 
 /// A connection that is paced, until this is dropped.
@@ -83,7 +86,8 @@ impl Pacer {
     /// The system has no thread for it.
     pub fn start() -> io::Result<Self> {
         let (to, from) = mpsc::sync_channel(64);
-        let thread = std::thread::Builder::new().name("sprat-pacer".to_owned()).spawn(move || run(&from))?;
+        let thread =
+            std::thread::Builder::new().name("sprat-pacer".to_owned()).spawn(move || run(&from))?;
         Ok(Self { to: Some(to), thread: Some(thread), window: Arc::default() })
     }
 
@@ -137,7 +141,8 @@ struct Connection {
     window: Arc<LazyWindow>,
     began: Instant,
     due: Instant,
-    /// Bytes delivered, and the kernel's count of segments at that time, which begins again at 2^32.
+    /// Bytes delivered, and the kernel's count of segments at that time, which begins again at
+    /// 2^32.
     delivered: (u64, u32),
     /// When what had arrived was last counted.
     arrived: (Instant, u64),
@@ -158,7 +163,9 @@ fn run(from: &mpsc::Receiver<Connection>) {
         }
         let now = Instant::now();
         // Who has dropped a connection's other half wants it no longer paced.
-        connections.retain_mut(|each| Arc::strong_count(&each.state) > 1 && (each.due > now || each.look(now).is_ok()));
+        connections.retain_mut(|each| {
+            Arc::strong_count(&each.state) > 1 && (each.due > now || each.look(now).is_ok())
+        });
     }
 }
 
@@ -168,7 +175,8 @@ impl Connection {
         let path = Path::of(&self.socket)?;
         self.due = now + (path.min_rtt / TICKS_PER_RTT).clamp(SHORTEST_TICK, LONGEST_TICK);
         let segments = path.delivered.wrapping_sub(self.delivered.1);
-        self.delivered = (self.delivered.0 + u64::from(segments) * u64::from(path.mss), path.delivered);
+        self.delivered =
+            (self.delivered.0 + u64::from(segments) * u64::from(path.mss), path.delivered);
         let mut rate = None;
         if self.pace == Pace::Auto && (self.weir.is_some() || path.min_rtt >= SHORTEST_PACED) {
             let sample = self.sample(&path, now);
@@ -190,7 +198,8 @@ impl Connection {
         let passed = now - self.arrived.0;
         if passed >= Duration::from_millis(200) {
             let bytes = u128::from(self.delivered.0 - self.arrived.1);
-            state.arrives = u64::try_from(bytes * 1_000_000 / passed.as_micros()).unwrap_or(u64::MAX);
+            state.arrives =
+                u64::try_from(bytes * 1_000_000 / passed.as_micros()).unwrap_or(u64::MAX);
             self.arrived = (now, self.delivered.0);
         }
         Ok(())

@@ -9,10 +9,12 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
-/// Most bytes that a socket's buffer is asked to hold: 5 Gb/s over 500 ms, and half again. Kernels take no more than 1 GiB.
+/// Most bytes that a socket's buffer is asked to hold: 5 Gb/s over 500 ms, and half again. Kernels
+/// take no more than 1 GiB.
 pub const MAX_BUFFER: usize = 512 << 20;
 
-/// The kernel's `struct tcp_info`, as far as we read it; older kernels fill in less, and the rest stays zero.
+/// The kernel's `struct tcp_info`, as far as we read it; older kernels fill in less, and the rest
+/// stays zero.
 #[derive(FromBytes, Immutable, IntoBytes, KnownLayout)]
 #[repr(C)]
 struct Raw {
@@ -70,7 +72,8 @@ struct Raw {
 
 const _: () = assert!(size_of::<Raw>() == 232, "as in linux/tcp.h");
 
-/// What the kernel knows of a connection (`TCP_INFO`), at one moment. Counters run from its beginning.
+/// What the kernel knows of a connection (`TCP_INFO`), at one moment. Counters run from its
+/// beginning.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Path {
     /// Bytes of a full segment.
@@ -156,7 +159,8 @@ impl Path {
     }
 }
 
-/// Sets the most that the kernel may send on this connection, bytes a second; none: no limit. Works without the `fq` queueing discipline.
+/// Sets the most that the kernel may send on this connection, bytes a second; none: no limit. Works
+/// without the `fq` queueing discipline.
 ///
 /// # Errors
 /// The kernel refuses.
@@ -167,30 +171,37 @@ pub fn limit_rate(socket: impl AsFd, rate: Option<u64>) -> io::Result<()> {
 /// The direction of a socket's buffer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Buffer {
-    /// What was received and not yet read. To be set before connecting or listening, for the window's scale is agreed then.
+    /// What was received and not yet read. To be set before connecting or listening, for the
+    /// window's scale is agreed then.
     Receive,
     /// What was written and not yet acknowledged.
     Send,
 }
 
-/// Gives a socket a buffer of up to `bytes` (at most [`MAX_BUFFER`]), as far as the system allows: with CAP_NET_ADMIN that much; else
-/// what `net.core.rmem_max` or `wmem_max` allow, unless the kernel's own tuning (`tcp_rmem`, `tcp_wmem`) may go further, which
-/// then keeps the buffer. Gives the bytes it may grow to.
+/// Gives a socket a buffer of up to `bytes` (at most [`MAX_BUFFER`]), as far as the system allows:
+/// with CAP_NET_ADMIN that much; else what `net.core.rmem_max` or `wmem_max` allow, unless the
+/// kernel's own tuning (`tcp_rmem`, `tcp_wmem`) may go further, which then keeps the buffer. Gives
+/// the bytes it may grow to.
 ///
 /// # Errors
 /// The socket takes no such option.
 pub fn enlarge(socket: impl AsFd, buffer: Buffer, bytes: usize) -> io::Result<usize> {
     let bytes = bytes.min(MAX_BUFFER);
     let (forced, core, tcp) = match buffer {
-        Buffer::Receive => (setsockopt(&socket, RcvBufForce, &bytes), "core/rmem_max", "ipv4/tcp_rmem"),
-        Buffer::Send => (setsockopt(&socket, SndBufForce, &bytes), "core/wmem_max", "ipv4/tcp_wmem"),
+        Buffer::Receive => {
+            (setsockopt(&socket, RcvBufForce, &bytes), "core/rmem_max", "ipv4/tcp_rmem")
+        }
+        Buffer::Send => {
+            (setsockopt(&socket, SndBufForce, &bytes), "core/wmem_max", "ipv4/tcp_wmem")
+        }
     };
     if forced.is_ok() {
         return Ok(bytes);
     }
     let (core, tuned) = (last_number(core).unwrap_or(0), last_number(tcp).unwrap_or(0));
     let asked = bytes.min(core);
-    // The kernel doubles what it is asked for, to pay for its own structures; its tuning's limits are so already.
+    // The kernel doubles what it is asked for, to pay for its own structures; its tuning's limits
+    // are so already.
     if 2 * asked <= tuned {
         return Ok(tuned / 2);
     }
@@ -208,12 +219,14 @@ fn last_number(name: &str) -> Option<usize> {
     text.split_whitespace().next_back()?.parse().ok()
 }
 
-/// Bytes that wait in the send buffer for their first sending, at most: a few milliseconds of the fastest path. What lies there beyond
-/// that does no good, and takes of the memory that the whole machine has for TCP, which shrinks everybody's windows when it runs low.
+/// Bytes that wait in the send buffer for their first sending, at most: a few milliseconds of the
+/// fastest path. What lies there beyond that does no good, and takes of the memory that the whole
+/// machine has for TCP, which shrinks everybody's windows when it runs low.
 pub const MAX_UNSENT: u32 = 16 << 20;
 
-/// Makes a socket ready to send much over a long way: a buffer that may grow to `buffer` bytes for what is under way, as far as
-/// [`enlarge`] can have it, and no more than `unsent` bytes waiting in it. Gives the bytes it may grow to.
+/// Makes a socket ready to send much over a long way: a buffer that may grow to `buffer` bytes for
+/// what is under way, as far as [`enlarge`] can have it, and no more than `unsent` bytes waiting in
+/// it. Gives the bytes it may grow to.
 ///
 /// # Errors
 /// The socket is not of TCP.

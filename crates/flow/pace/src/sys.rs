@@ -10,8 +10,11 @@ pub(crate) fn tcp_info(socket: impl AsFd, into: &mut [u8]) -> io::Result<()> {
     let mut length = libc::socklen_t::try_from(into.len()).expect("an option is short");
     let socket = socket.as_fd().as_raw_fd();
     let into = into.as_mut_ptr().cast();
-    // SAFETY: the address and the length are those of the slice, of which every byte may be written.
-    let result = unsafe { libc::getsockopt(socket, libc::IPPROTO_TCP, libc::TCP_INFO, into, &raw mut length) };
+    // SAFETY: the address and the length are those of the slice, of which every byte may be
+    // written.
+    let result = unsafe {
+        libc::getsockopt(socket, libc::IPPROTO_TCP, libc::TCP_INFO, into, &raw mut length)
+    };
     if result != 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
@@ -19,7 +22,8 @@ pub(crate) fn tcp_info(socket: impl AsFd, into: &mut [u8]) -> io::Result<()> {
 pub(crate) fn limit_pacing_rate(socket: impl AsFd, rate: u64) -> io::Result<()> {
     let value = rate.to_ne_bytes();
     let length = libc::socklen_t::try_from(value.len()).expect("an option is short");
-    let (socket, level, name) = (socket.as_fd().as_raw_fd(), libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE);
+    let (socket, level, name) =
+        (socket.as_fd().as_raw_fd(), libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE);
     // SAFETY: the address and the length are those of `value`, which is only read.
     let result = unsafe { libc::setsockopt(socket, level, name, value.as_ptr().cast(), length) };
     if result != 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
@@ -57,10 +61,13 @@ impl Request {
     }
 
     /// # Safety
-    /// Addresses in the request are of memory that lives during the call, as long as the request says, and writable where the kernel writes.
+    /// Addresses in the request are of memory that lives during the call, as long as the request
+    /// says, and writable where the kernel writes.
     unsafe fn call(&self, command: i64) -> io::Result<i64> {
-        // SAFETY: the request lives during the call and is as long as is said; what it refers to is the caller's promise.
-        let result = unsafe { libc::syscall(libc::SYS_bpf, command, self.0.as_ptr(), self.0.len()) };
+        // SAFETY: the request lives during the call and is as long as is said; what it refers to is
+        // the caller's promise.
+        let result =
+            unsafe { libc::syscall(libc::SYS_bpf, command, self.0.as_ptr(), self.0.len()) };
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
     }
 
@@ -105,7 +112,8 @@ pub(crate) fn load(function: &Function<'_>) -> Result<OwnedFd, (io::Error, Strin
         .with(48, name(function.name))
         .number(68, function.member)
         .number(108, function.structure);
-    // SAFETY: code, licence and log live until the end of this function; the log is ours to be written.
+    // SAFETY: code, licence and log live until the end of this function; the log is ours to be
+    // written.
     let loaded = unsafe { request.open(command::PROGRAM_LOAD) };
     loaded.map_err(|error| {
         let end = log.iter().position(|byte| *byte == 0).unwrap_or(log.len());
@@ -113,21 +121,29 @@ pub(crate) fn load(function: &Function<'_>) -> Result<OwnedFd, (io::Error, Strin
     })
 }
 
-/// Makes a structure of functions of a type, fills in `value`, and attaches it. It stays until both descriptors are closed and nobody uses it.
+/// Makes a structure of functions of a type, fills in `value`, and attaches it. It stays until both
+/// descriptors are closed and nobody uses it.
 pub(crate) fn attach(called: &str, value_type: u32, value: &[u8]) -> io::Result<[OwnedFd; 2]> {
     const STRUCT_OPS_MAP: u32 = 26;
     const BY_LINK: u32 = 1 << 13;
     const ATTACH_STRUCT_OPS: u32 = 44;
-    // A map of this kind has to come with types of its own, though it uses the kernel's: a header and one integer.
+    // A map of this kind has to come with types of its own, though it uses the kernel's: a header
+    // and one integer.
     let mut types = Vec::new();
     types.extend(0xEB9F_u16.to_ne_bytes());
     types.extend([1, 0]);
-    types.extend([24, 0, 16, 16, 1, 0, 1 << 24, 4, 32].iter().flat_map(|word: &u32| word.to_ne_bytes()));
+    types.extend(
+        [24, 0, 16, 16, 1, 0, 1 << 24, 4, 32].iter().flat_map(|word: &u32| word.to_ne_bytes()),
+    );
     types.push(0);
-    let request = Request::new().address(0, types.as_ptr()).number(16, u32::try_from(types.len()).expect("a few"));
+    let request = Request::new()
+        .address(0, types.as_ptr())
+        .number(16, u32::try_from(types.len()).expect("a few"));
     // SAFETY: the types live until the end of this function, as long as is said.
     let types = unsafe { request.open(command::TYPES_LOAD) }?;
-    let number = |descriptor: &OwnedFd| u32::try_from(descriptor.as_raw_fd()).expect("descriptors count from zero");
+    let number = |descriptor: &OwnedFd| {
+        u32::try_from(descriptor.as_raw_fd()).expect("descriptors count from zero")
+    };
     let request = Request::new()
         .number(0, STRUCT_OPS_MAP)
         .number(4, 4)
@@ -140,8 +156,10 @@ pub(crate) fn attach(called: &str, value_type: u32, value: &[u8]) -> io::Result<
     // SAFETY: no addresses in it.
     let map = unsafe { request.open(command::MAP_CREATE) }?;
     let key = 0_u32.to_ne_bytes();
-    let request = Request::new().number(0, number(&map)).address(8, key.as_ptr()).address(16, value.as_ptr());
-    // SAFETY: key and value live until the end of this function, as long as the map was told they are.
+    let request =
+        Request::new().number(0, number(&map)).address(8, key.as_ptr()).address(16, value.as_ptr());
+    // SAFETY: key and value live until the end of this function, as long as the map was told they
+    // are.
     unsafe { request.call(command::MAP_UPDATE) }?;
     let request = Request::new().number(0, number(&map)).number(8, ATTACH_STRUCT_OPS);
     // SAFETY: no addresses in it.
@@ -151,6 +169,9 @@ pub(crate) fn attach(called: &str, value_type: u32, value: &[u8]) -> io::Result<
 
 /// A name as the kernel takes it.
 fn name(name: &str) -> &[u8] {
-    assert!(name.len() < 16 && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_'), "{name:?}");
+    assert!(
+        name.len() < 16 && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_'),
+        "{name:?}"
+    );
     name.as_bytes()
 }

@@ -61,13 +61,17 @@ fn what_should_be_is_enough() {
             ("ipv4.tcp_window_scaling".to_owned(), "0".to_owned()),
         ];
         for _ in 0..2 {
-            let given: Vec<_> = settings.iter().map(|(name, value)| (&name[..], &value[..])).collect();
+            let given: Vec<_> =
+                settings.iter().map(|(name, value)| (&name[..], &value[..])).collect();
             let root = system(&given);
             let findings = examine(root.path(), &goal);
-            settings =
-                findings.iter().map(|each| (each.name["net.".len()..].to_owned(), each.should.clone())).collect();
+            settings = findings
+                .iter()
+                .map(|each| (each.name["net.".len()..].to_owned(), each.should.clone()))
+                .collect();
         }
-        // Windows end at a gigabyte: what needs more cannot be had with one connection, and is said again.
+        // Windows end at a gigabyte: what needs more cannot be had with one connection, and is said
+        // again.
         let most = goal.under_way() <= 1 << 30;
         assert_eq!(settings.is_empty(), most, "{rate}: {settings:?}");
     }
@@ -75,10 +79,15 @@ fn what_should_be_is_enough() {
 
 #[test]
 fn settings_of_any_form_are_read() {
-    let root =
-        system(&[("ipv4.tcp_rmem", ""), ("ipv4.tcp_wmem", "a b c"), ("ipv4.tcp_mem", "1 2"), ("core.rmem_max", "-1")]);
+    let root = system(&[
+        ("ipv4.tcp_rmem", ""),
+        ("ipv4.tcp_wmem", "a b c"),
+        ("ipv4.tcp_mem", "1 2"),
+        ("core.rmem_max", "-1"),
+    ]);
     assert_eq!(examine(root.path(), &LONG), []);
     assert_eq!(examine(Path::new("/no such place"), &LONG), []);
-    let _ = examine(Path::new(SETTINGS), &Goal { rate: u64::MAX, rtt: Duration::from_secs(1 << 40) });
+    let _ =
+        examine(Path::new(SETTINGS), &Goal { rate: u64::MAX, rtt: Duration::from_secs(1 << 40) });
     let _ = examine(Path::new(SETTINGS), &Goal { rate: 0, rtt: Duration::ZERO });
 }

@@ -42,12 +42,14 @@ fn a_limit_holds_and_what_passes_is_told() {
     let (mut to, mut from) = pair();
     let paced = pacer.add(&to, Pace::Limit(4_000_000)).unwrap();
     let begun = Instant::now();
-    let reader = std::thread::spawn(move || std::io::copy(&mut from, &mut std::io::sink()).unwrap());
+    let reader =
+        std::thread::spawn(move || std::io::copy(&mut from, &mut std::io::sink()).unwrap());
     to.write_all(&vec![7; 2_000_000]).unwrap();
     until("what arrives is told", || paced.state().arrives > 0);
     assert_eq!(paced.state().rate, Some(4_000_000));
     drop(to);
-    // A connection that is closed while it is paced harms nobody; the pacer holds its socket until it is told to let go.
+    // A connection that is closed while it is paced harms nobody; the pacer holds its socket until
+    // it is told to let go.
     drop(paced);
     assert_eq!(reader.join().unwrap(), 2_000_000);
     assert!(begun.elapsed() > Duration::from_millis(350), "{:?}", begun.elapsed());

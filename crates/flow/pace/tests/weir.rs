@@ -1,5 +1,5 @@
-//! The controller on paths of every kind, without a network. What is asked of it here is what it promises; what real kernels make of
-//! it is measured by benchmarks.
+//! The controller on paths of every kind, without a network. What is asked of it here is what it
+//! promises; what real kernels make of it is measured by benchmarks.
 
 use crate::support;
 use proptest::prelude::*;
@@ -11,10 +11,18 @@ const GBIT: f64 = 1e9 / 8.0;
 
 /// Rates, buffers, round trips, and a machine that is held up or not.
 fn paths() -> impl Iterator<Item = (f64, f64, f64, Option<(f64, f64)>)> {
-    let shapes =
-        [(2.0, 50e6, 0.2), (2.0, 1e6, 0.2), (0.1, 1e6, 0.2), (10.0, 250e6, 0.2), (1.0, 5e6, 0.02), (5.0, 60e6, 0.5)];
+    let shapes = [
+        (2.0, 50e6, 0.2),
+        (2.0, 1e6, 0.2),
+        (0.1, 1e6, 0.2),
+        (10.0, 250e6, 0.2),
+        (1.0, 5e6, 0.02),
+        (5.0, 60e6, 0.5),
+    ];
     let hiccups = [None, Some((0.37, 0.03))];
-    shapes.into_iter().flat_map(move |(rate, buffer, rtt)| hiccups.map(|hiccup| (rate * GBIT, buffer, rtt, hiccup)))
+    shapes.into_iter().flat_map(move |(rate, buffer, rtt)| {
+        hiccups.map(|hiccup| (rate * GBIT, buffer, rtt, hiccup))
+    })
 }
 
 #[test]
@@ -29,7 +37,10 @@ fn alone_it_fills_the_path() {
         let bar = if hiccup.is_some() { 0.94 } else { 0.97 };
         assert!(share > bar, "{share:.3} of {capacity} B/s over {rtt} s, {buffer} B, {hiccup:?}");
         let lost = (world.flows[0].resent - lost) / (length * capacity);
-        assert!(lost < 0.004, "{lost:.5} lost of {capacity} B/s over {rtt} s, {buffer} B, {hiccup:?}");
+        assert!(
+            lost < 0.004,
+            "{lost:.5} lost of {capacity} B/s over {rtt} s, {buffer} B, {hiccup:?}"
+        );
     }
 }
 
@@ -42,10 +53,16 @@ fn it_starts_fast_and_what_that_costs_is_bounded() {
         let rounds = (capacity * rtt / 65_536.0).log(3.0) + 5.0;
         let early = world.run(rounds * rtt)[0];
         let last = world.run(2.0 * rtt)[0] / (2.0 * rtt * capacity);
-        assert!(last > 0.75, "{last:.3} of {capacity} B/s over {rtt} s, {buffer} B after {rounds:.1} rounds");
+        assert!(
+            last > 0.75,
+            "{last:.3} of {capacity} B/s over {rtt} s, {buffer} B after {rounds:.1} rounds"
+        );
         assert!(early > 0.5 * capacity * rtt, "{early} B before");
         let lost = world.flows[0].resent / (capacity * rtt);
-        assert!(lost < 0.3, "{lost:.2} of what is under way was lost, of {capacity} B/s over {rtt} s, {buffer} B");
+        assert!(
+            lost < 0.3,
+            "{lost:.2} of what is under way was lost, of {capacity} B/s over {rtt} s, {buffer} B"
+        );
     }
 }
 
@@ -70,7 +87,11 @@ fn with_another_it_takes_its_share_and_takes_the_rest_back() {
     let shares: Vec<_> = both.iter().map(|bytes| bytes / 20.0 / world.capacity).collect();
     assert!((0.4..0.6).contains(&shares[0]), "{shares:?}");
     assert!(shares[1] > 0.4, "{shares:?}");
-    assert!(matches!(world.flows[0].mode(), Some(Mode::Shared { .. })), "{:?}", world.flows[0].mode());
+    assert!(
+        matches!(world.flows[0].mode(), Some(Mode::Shared { .. })),
+        "{:?}",
+        world.flows[0].mode()
+    );
     world.flows[1].control = Control::Gone;
     world.run(20.0 * world.rtt);
     let back = world.run(1.0)[0] / world.capacity;
@@ -84,7 +105,8 @@ fn two_of_them_share() {
     world.flows[1].control = Control::weir();
     world.run(10.0);
     let both = world.run(30.0);
-    let (all, squares) = (both.iter().sum::<f64>(), both.iter().map(|bytes| bytes * bytes).sum::<f64>());
+    let (all, squares) =
+        (both.iter().sum::<f64>(), both.iter().map(|bytes| bytes * bytes).sum::<f64>());
     let jain = all * all / (2.0 * squares);
     assert!(jain > 0.8, "Jain's index {jain:.3}: {both:?}");
     assert!(all / 30.0 / world.capacity > 0.8, "{both:?}");

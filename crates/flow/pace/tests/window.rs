@@ -11,8 +11,12 @@ use std::time::{Duration, Instant};
 fn window() -> Option<Window> {
     match Window::open() {
         Ok(window) => Some(window),
-        Err(error @ (WindowError::NoTypes(_) | WindowError::UnknownTypes(_))) => skip(&error.to_string()),
-        Err(WindowError::Refused(error, _)) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+        Err(error @ (WindowError::NoTypes(_) | WindowError::UnknownTypes(_))) => {
+            skip(&error.to_string())
+        }
+        Err(WindowError::Refused(error, _))
+            if error.kind() == std::io::ErrorKind::PermissionDenied =>
+        {
             skip(&format!("a congestion control of ours: {error}; needs CAP_BPF and CAP_NET_ADMIN"))
         }
         Err(error) => panic!("{error}"),
@@ -90,7 +94,8 @@ fn a_knock_has_the_window_of_the_rate_around_it() {
     path::limit_rate(&to, Some(1_000_000)).unwrap();
     window.give(&to).unwrap();
     let reader = sink(from);
-    // Segments a second. Of 100 GB/s a fifth is many segments, even in a loopback's round trip of 20 us: windows are whole ones.
+    // Segments a second. Of 100 GB/s a fifth is many segments, even in a loopback's round trip of
+    // 20 us: windows are whole ones.
     let mut window = |rate: u64| {
         path::limit_rate(&to, Some(rate)).unwrap();
         to.write_all(&vec![1; 4 << 20]).unwrap();
@@ -100,8 +105,10 @@ fn a_knock_has_the_window_of_the_rate_around_it() {
         let path = Path::of(&to).unwrap();
         f64::from(path.cwnd - 32) / path.rtt.as_secs_f64()
     };
-    // The window was set by the round-trip time before the last acknowledgement: close to that which is told, mostly.
-    let mut ratios: Vec<_> = (0..15).map(|_| window(100_000_000_000) / window(100_000_000_000 | KNOCK_BIT)).collect();
+    // The window was set by the round-trip time before the last acknowledgement: close to that
+    // which is told, mostly.
+    let mut ratios: Vec<_> =
+        (0..15).map(|_| window(100_000_000_000) / window(100_000_000_000 | KNOCK_BIT)).collect();
     ratios.sort_by(f64::total_cmp);
     assert!((3.0..8.0).contains(&ratios[7]), "{ratios:?}");
     drop(to);
@@ -119,7 +126,10 @@ fn what_the_kernel_knows_adds_up() {
     let (sender, receiver) = (Path::of(&to).unwrap(), Path::of(&from).unwrap());
     assert!(sender.sent >= 1 << 20 && sender.not_sent == 0 && sender.unacked == 0, "{sender:?}");
     assert_eq!(receiver.received, 1 << 20);
-    assert!(sender.delivered > 0 && sender.min_rtt > Duration::ZERO && sender.rtt >= sender.min_rtt, "{sender:?}");
+    assert!(
+        sender.delivered > 0 && sender.min_rtt > Duration::ZERO && sender.rtt >= sender.min_rtt,
+        "{sender:?}"
+    );
     drop(to);
     reader.join().unwrap();
 }
@@ -130,7 +140,8 @@ fn buffers_grow_as_far_as_they_may() {
     let got = path::enlarge(&to, Buffer::Send, 64 << 20).unwrap();
     assert!(got > 0 && got <= 64 << 20, "{got}");
     path::prepare_sender(&to, path::MAX_BUFFER, path::MAX_UNSENT).unwrap();
-    // Nobody reads: the buffer of 512 MB takes what the other end's does, and a little more than is allowed to wait.
+    // Nobody reads: the buffer of 512 MB takes what the other end's does, and a little more than is
+    // allowed to wait.
     to.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
     let content = vec![1; 1 << 20];
     let mut written = 0;
@@ -138,7 +149,10 @@ fn buffers_grow_as_far_as_they_may() {
         written += count;
     }
     let told = Path::of(&to).unwrap();
-    assert!(told.not_sent <= path::MAX_UNSENT + (2 << 20) && written < 128 << 20, "{written}: {told:?}");
+    assert!(
+        told.not_sent <= path::MAX_UNSENT + (2 << 20) && written < 128 << 20,
+        "{written}: {told:?}"
+    );
     let most = path::enlarge(&from, Buffer::Receive, usize::MAX).unwrap();
     assert!(most <= path::MAX_BUFFER, "{most}");
 }
@@ -152,12 +166,17 @@ fn types_of_another_form_are_refused() {
     };
     let types = Types::parse(&bytes).unwrap();
     let sock = types.structure("sock").unwrap();
-    assert!(types.member(sock, "sk_pacing_rate").is_some() && types.member(sock, "no such member").is_none());
+    assert!(
+        types.member(sock, "sk_pacing_rate").is_some()
+            && types.member(sock, "no such member").is_none()
+    );
     drop(types);
     for at in (24..bytes.len()).step_by(bytes.len() / 50) {
         bytes[at] ^= 0xff;
         if let Some(types) = Types::parse(&bytes) {
-            let _ = types.structure("tcp_sock").and_then(|sock| types.offset(sock, &["inet_conn", "icsk_inet", "sk"]));
+            let _ = types
+                .structure("tcp_sock")
+                .and_then(|sock| types.offset(sock, &["inet_conn", "icsk_inet", "sk"]));
         }
     }
     bytes.truncate(bytes.len() / 2);

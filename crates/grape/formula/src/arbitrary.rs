@@ -1,9 +1,12 @@
-//! Programs and what they are run on by chance, for the tests of whatever computes programs (feature `arbitrary`).
+//! Programs and what they are run on by chance, for the tests of whatever computes programs
+//! (feature `arbitrary`).
 
 mod bounds;
 
 use crate::data::{Column, Inputs};
-use crate::program::{Binary, Compare, Constant, Field, Node, Program, Reduction, Type, Unary, Value};
+use crate::program::{
+    Binary, Compare, Constant, Field, Node, Program, Reduction, Type, Unary, Value,
+};
 use crate::scalar;
 use crate::{Builder, Data};
 use bounds::Bounds;
@@ -13,8 +16,9 @@ use sprat_chance::xorshift;
 /// What kind of programs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Kind {
-    /// How far any two computations of a contribution may be apart is known ([`Case::tolerances`]): divisors and roots stay away from 0,
-    /// values within bounds, and only what no computation rounds is compared. Of `And`, `Or`, `ArgMin`, `ArgMax` all give the same.
+    /// How far any two computations of a contribution may be apart is known ([`Case::tolerances`]):
+    /// divisors and roots stay away from 0, values within bounds, and only what no computation
+    /// rounds is compared. Of `And`, `Or`, `ArgMin`, `ArgMax` all give the same.
     Tame,
     /// Any operations, on any numbers, infinities, zeros with their signs and what is not a number.
     Wild,
@@ -25,8 +29,9 @@ pub enum Kind {
 pub struct Case {
     /// The program, not contracted.
     pub program: Program,
-    /// For each result, how far apart two computations of one contribution may be; a least or greatest differs by no more, a sum by
-    /// as many times that as it has terms, and by what summing itself rounds. Infinity if [`Kind::Wild`].
+    /// For each result, how far apart two computations of one contribution may be; a least or
+    /// greatest differs by no more, a sum by as many times that as it has terms, and by what
+    /// summing itself rounds. Infinity if [`Kind::Wild`].
     pub tolerances: Vec<f64>,
     i: Vec<Stored>,
     j: Vec<Stored>,
@@ -48,7 +53,8 @@ impl Case {
     #[must_use]
     pub fn inputs(&self) -> Inputs<'_> {
         let (i, j) = (self.i.iter().map(Stored::column), self.j.iter().map(Stored::column));
-        Inputs::new(&self.program, i.collect(), j.collect(), &self.constants).expect("made for this program")
+        Inputs::new(&self.program, i.collect(), j.collect(), &self.constants)
+            .expect("made for this program")
     }
 }
 
@@ -65,7 +71,12 @@ impl Stored {
 type Step = (u8, [u16; 3], i8);
 
 /// Programs whose variables are of these types, for fewer than `ni` and `nj` particles.
-pub fn cases(kind: Kind, types: &'static [Type], ni: usize, nj: usize) -> impl Strategy<Value = Case> {
+pub fn cases(
+    kind: Kind,
+    types: &'static [Type],
+    ni: usize,
+    nj: usize,
+) -> impl Strategy<Value = Case> {
     let fields = |most| prop::collection::vec(prop::sample::select(types), 1..most);
     let back = || prop_oneof![3 => 0..4_u16, 1 => 0..200_u16];
     let steps = prop::collection::vec((0..25_u8, [back(), back(), back()], -32..32_i8), 1..60);
@@ -82,8 +93,10 @@ pub fn cases(kind: Kind, types: &'static [Type], ni: usize, nj: usize) -> impl S
                 fields.iter().map(|&of| chance.column(kind, of, count)).collect()
             };
             let (i, j) = (stored(&i, ni), stored(&j, nj));
-            let constants =
-                constants.iter().map(|&of| (of == Type::F32).then(|| scalar::round(chance.number(kind), of))).collect();
+            let constants = constants
+                .iter()
+                .map(|&of| (of == Type::F32).then(|| scalar::round(chance.number(kind), of)))
+                .collect();
             Case { program: maker.builder.finish(), tolerances: maker.tolerances, i, j, constants }
         },
     )
@@ -101,9 +114,14 @@ struct Maker {
 impl Maker {
     fn new(kind: Kind, i: &[Type], j: &[Type], constants: &[Type]) -> Self {
         let fields = |letter: char, types: &[Type]| {
-            types.iter().enumerate().map(|(at, &of)| Field { name: format!("{letter}{at}"), of }).collect()
+            types
+                .iter()
+                .enumerate()
+                .map(|(at, &of)| Field { name: format!("{letter}{at}"), of })
+                .collect()
         };
-        let named = |(at, &of): (usize, &Type)| Constant { name: format!("c{at}"), of, default: Some(1.5) };
+        let named =
+            |(at, &of): (usize, &Type)| Constant { name: format!("c{at}"), of, default: Some(1.5) };
         let constants_named = constants.iter().enumerate().map(named).collect();
         let mut builder = Builder::new(fields('i', i), fields('j', j), constants_named);
         let places = |len: usize| 0..u8::try_from(len).expect("a few");
@@ -115,7 +133,8 @@ impl Maker {
 
     /// A number this far back, of a type if one is asked for.
     fn number(&self, back: u16, of: Option<Type>) -> (Value, Bounds) {
-        let fits = |(value, _): &&(Value, Bounds)| of.is_none_or(|of| self.builder.of(*value) == of);
+        let fits =
+            |(value, _): &&(Value, Bounds)| of.is_none_or(|of| self.builder.of(*value) == of);
         let fitting: Vec<_> = self.numbers.iter().rev().filter(fits).collect();
         *fitting[usize::from(back) % fitting.len()]
     }
@@ -147,7 +166,10 @@ impl Maker {
             14 => (unary(Unary::Exp), x.exp(of)),
             15 => (binary(Binary::Min), Some(x.join(y))),
             16 => (binary(Binary::Max), Some(x.join(y))),
-            17 => (unary(Unary::Convert), x.convert(if of == Type::F32 { Type::F64 } else { Type::F32 })),
+            17 => (
+                unary(Unary::Convert),
+                x.convert(if of == Type::F32 { Type::F64 } else { Type::F32 }),
+            ),
             18..=20 => return self.compare(third, extra, (a, x), (b, y)),
             21 => {
                 let number = f64::from(extra) / 8.0;
@@ -157,7 +179,9 @@ impl Maker {
             _ => (self.bool(third).map(|condition| Node::Select(condition, a, b)), Some(x.join(y))),
         };
         let Some(node) = node else { return };
-        let Some(bounds) = bounds.or((self.kind == Kind::Wild).then_some(Bounds::GIVEN)) else { return };
+        let Some(bounds) = bounds.or((self.kind == Kind::Wild).then_some(Bounds::GIVEN)) else {
+            return;
+        };
         let value = self.builder.value(node);
         self.numbers.push((value, bounds));
     }
@@ -165,7 +189,8 @@ impl Maker {
     /// A comparison of numbers, or of what was compared.
     fn compare(&mut self, third: u16, extra: i8, (a, x): (Value, Bounds), (b, y): (Value, Bounds)) {
         let exact = x.is_exact() && y.is_exact() || self.kind == Kind::Wild;
-        let what = [Compare::Lt, Compare::Le, Compare::Eq, Compare::Ne][usize::from(extra.unsigned_abs() % 4)];
+        let what = [Compare::Lt, Compare::Le, Compare::Eq, Compare::Ne]
+            [usize::from(extra.unsigned_abs() % 4)];
         let node = match (self.bool(third), self.bool(third / 3)) {
             (Some(c), _) if extra % 5 == 0 => Node::Unary(Unary::Not, c),
             (Some(c), Some(d)) if extra % 5 == 1 => Node::Binary(Binary::And, c, d),
@@ -201,7 +226,11 @@ impl Maker {
             reduction => reduction,
         };
         self.builder.result(&name, reduction, value);
-        self.tolerances.push(if self.kind == Kind::Wild { f64::INFINITY } else { 2.0 * bounds.error() });
+        self.tolerances.push(if self.kind == Kind::Wild {
+            f64::INFINITY
+        } else {
+            2.0 * bounds.error()
+        });
     }
 }
 
@@ -210,13 +239,25 @@ struct Chance(u64);
 
 impl Chance {
     fn next(&mut self, below: u16) -> u16 {
-        u16::try_from((xorshift(&mut self.0) >> 32) % u64::from(below)).expect("below a number of 16 bits")
+        u16::try_from((xorshift(&mut self.0) >> 32) % u64::from(below))
+            .expect("below a number of 16 bits")
     }
 
     /// What is given: of tame programs what [`Bounds::GIVEN`] says.
     fn number(&mut self, kind: Kind) -> f64 {
-        const SPECIAL: &[f64] =
-            &[f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.0, -0.0, 1.0, -1.0, 1e-310, 1e-45, 1e38, -1e200];
+        const SPECIAL: &[f64] = &[
+            f64::NAN,
+            f64::INFINITY,
+            f64::NEG_INFINITY,
+            0.0,
+            -0.0,
+            1.0,
+            -1.0,
+            1e-310,
+            1e-45,
+            1e38,
+            -1e200,
+        ];
         let small = 0.5 + f64::from(self.next(385)) / 256.0;
         match kind {
             Kind::Tame => small,

@@ -1,13 +1,16 @@
 //! Makes programs, value by value.
 
 use crate::limits::MAX_NODES;
-use crate::program::{Binary, Compare, Constant, Field, Node, Program, Reduction, ResultField, Type, Unary, Value};
+use crate::program::{
+    Binary, Compare, Constant, Field, Node, Program, Reduction, ResultField, Type, Unary, Value,
+};
 use crate::scalar;
 use crate::simplify::{Form, Known};
 use std::collections::HashMap;
 
-/// Makes a [`Program`] value by value: what is the same is one value, what is known beforehand a number, and what has a simpler form
-/// that never differs gets that. Types are its caller's to get right, and asserted.
+/// Makes a [`Program`] value by value: what is the same is one value, what is known beforehand a
+/// number, and what has a simpler form that never differs gets that. Types are its caller's to get
+/// right, and asserted.
 #[derive(Debug)]
 pub struct Builder {
     program: Program,
@@ -18,7 +21,8 @@ impl Builder {
     /// Begins a program of these variables.
     #[must_use]
     pub fn new(i: Vec<Field>, j: Vec<Field>, constants: Vec<Constant>) -> Self {
-        let program = Program { i, j, constants, nodes: Vec::new(), results: Vec::new(), flops: None };
+        let program =
+            Program { i, j, constants, nodes: Vec::new(), results: Vec::new(), flops: None };
         Self { program, known: HashMap::new() }
     }
 
@@ -33,10 +37,12 @@ impl Builder {
         self.program.of(value)
     }
 
-    /// The value of a node, whose type follows from its operands (of `Convert`, the other one). Of numbers use [`Builder::number`].
+    /// The value of a node, whose type follows from its operands (of `Convert`, the other one). Of
+    /// numbers use [`Builder::number`].
     ///
     /// # Panics
-    /// Where operands are not of the types that the node's documentation asks for; past [`MAX_NODES`].
+    /// Where operands are not of the types that the node's documentation asks for; past
+    /// [`MAX_NODES`].
     pub fn value(&mut self, node: Node) -> Value {
         let of = self.type_of(node);
         let mut node = node;
@@ -78,11 +84,16 @@ impl Builder {
     /// Where the contribution is not of the reduction's type.
     pub fn result(&mut self, name: &str, reduction: Reduction, contribution: Value) {
         let logic = matches!(reduction, Reduction::And | Reduction::Or);
-        assert_eq!(self.of(contribution) == Type::Bool, logic, "{name}: a reduction of another type");
+        assert_eq!(
+            self.of(contribution) == Type::Bool,
+            logic,
+            "{name}: a reduction of another type"
+        );
         self.program.results.push(ResultField { name: name.to_owned(), reduction, contribution });
     }
 
-    /// The program, without values that no result needs. Variables and numbers come right before what uses them first.
+    /// The program, without values that no result needs. Variables and numbers come right before
+    /// what uses them first.
     #[must_use]
     pub fn finish(self) -> Program {
         let nodes = &self.program.nodes;
@@ -128,7 +139,9 @@ impl Builder {
             assert_eq!(self.of(a), self.of(b), "{node:?}: operands of two types");
             self.of(a)
         };
-        let bool = |value| assert_eq!(self.of(value), Type::Bool, "{node:?}: a number where a bool belongs");
+        let bool = |value| {
+            assert_eq!(self.of(value), Type::Bool, "{node:?}: a number where a bool belongs")
+        };
         match node {
             Node::I(at) => self.program.i[usize::from(at)].of,
             Node::J(at) => self.program.j[usize::from(at)].of,

@@ -101,7 +101,12 @@ pub(crate) struct Checker {
 type Checked<T> = Result<T, Fault>;
 
 impl Checker {
-    pub(crate) fn new(i: Vec<Field>, j: Vec<Field>, constants: Vec<Constant>, precision: Precision) -> Self {
+    pub(crate) fn new(
+        i: Vec<Field>,
+        j: Vec<Field>,
+        constants: Vec<Constant>,
+        precision: Precision,
+    ) -> Self {
         Self { builder: Builder::new(i, j, constants), precision: precision.into() }
     }
 
@@ -142,7 +147,13 @@ impl Checker {
     }
 
     /// A comparison, of the second to the first if `turned`.
-    pub(crate) fn compare(&mut self, what: Compare, a: Term, b: Term, turned: bool) -> Checked<Term> {
+    pub(crate) fn compare(
+        &mut self,
+        what: Compare,
+        a: Term,
+        b: Term,
+        turned: bool,
+    ) -> Checked<Term> {
         let of = self.join(&[a, b])?;
         let span = a.span.to(b.span);
         let (a, b) = (self.settle(a, of)?, self.settle(b, of)?);
@@ -170,7 +181,12 @@ impl Checker {
     }
 
     /// A function of these.
-    pub(crate) fn call(&mut self, function: Function, arguments: &[Term], span: Span) -> Checked<Term> {
+    pub(crate) fn call(
+        &mut self,
+        function: Function,
+        arguments: &[Term],
+        span: Span,
+    ) -> Checked<Term> {
         match (function, arguments) {
             (Function::Sqrt, &[a]) => self.unary(Unary::Sqrt, a, span),
             (Function::Exp, &[a]) => self.unary(Unary::Exp, a, span),
@@ -179,8 +195,12 @@ impl Checker {
             (Function::Rsqrt, &[a, tolerance]) => self.rsqrt(a, Some(tolerance), span),
             (Function::Powm32, &[a]) => self.powm32(a, None, span),
             (Function::Powm32, &[a, tolerance]) => self.powm32(a, Some(tolerance), span),
-            (Function::Min, &[a, b]) => self.arithmetic(Binary::Min, a, b).map(|term| Term { span, ..term }),
-            (Function::Max, &[a, b]) => self.arithmetic(Binary::Max, a, b).map(|term| Term { span, ..term }),
+            (Function::Min, &[a, b]) => {
+                self.arithmetic(Binary::Min, a, b).map(|term| Term { span, ..term })
+            }
+            (Function::Max, &[a, b]) => {
+                self.arithmetic(Binary::Max, a, b).map(|term| Term { span, ..term })
+            }
             (Function::Select, &[condition, a, b]) => self.select(condition, a, b, span),
             (Function::F32, &[a]) => self.convert(a, Type::F32, span),
             (Function::F64, &[a]) => self.convert(a, Type::F64, span),
@@ -232,7 +252,8 @@ impl Checker {
         self.value(Node::Unary(Unary::Convert, value), span)
     }
 
-    /// The type of all of these together: the widest that a value has; of numbers of the text alone the precision asked for.
+    /// The type of all of these together: the widest that a value has; of numbers of the text alone
+    /// the precision asked for.
     pub(crate) fn join(&self, terms: &[Term]) -> Checked<Type> {
         let mut joined = None;
         for term in terms {
@@ -260,7 +281,10 @@ impl Checker {
             }
             Operand::Value(value) if self.of(value) == of => Ok(value),
             Operand::Value(value) => {
-                assert!(self.of(value) == Type::F32 && of == Type::F64, "only what is narrower is converted unasked");
+                assert!(
+                    self.of(value) == Type::F32 && of == Type::F64,
+                    "only what is narrower is converted unasked"
+                );
                 self.emit(Node::Unary(Unary::Convert, value), term.span)
             }
         }
@@ -269,7 +293,10 @@ impl Checker {
     pub(crate) fn bool(&self, term: Term) -> Checked<Value> {
         match term.what {
             Operand::Value(value) if self.of(value) == Type::Bool => Ok(value),
-            _ => Err(Fault::new(term.span, Problem::Kind { expected: "a comparison", found: "a number" })),
+            _ => Err(Fault::new(
+                term.span,
+                Problem::Kind { expected: "a comparison", found: "a number" },
+            )),
         }
     }
 
@@ -293,13 +320,19 @@ impl Checker {
 
     /// A value needs room for two at most, whatever it simplifies to.
     fn room(&self, span: Span) -> Checked<()> {
-        if self.builder.len() + 2 <= MAX_NODES { Ok(()) } else { Err(Fault::new(span, Problem::Values)) }
+        if self.builder.len() + 2 <= MAX_NODES {
+            Ok(())
+        } else {
+            Err(Fault::new(span, Problem::Values))
+        }
     }
 }
 
 /// The least number of bits with which an error is within a tolerance.
 fn bits(tolerance: Term) -> Checked<u8> {
-    let Operand::Literal(error) = tolerance.what else { return Err(Fault::new(tolerance.span, Problem::Tolerance)) };
+    let Operand::Literal(error) = tolerance.what else {
+        return Err(Fault::new(tolerance.span, Problem::Tolerance));
+    };
     if !(error > 0.0 && error < 1.0) {
         return Err(Fault::new(tolerance.span, Problem::Tolerance));
     }

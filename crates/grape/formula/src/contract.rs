@@ -4,9 +4,11 @@ use crate::build::Builder;
 use crate::program::{Binary, Node, Program, Unary, Value};
 
 impl Program {
-    /// The same with products that only one sum or difference uses made one operation with it ([`Node::Fma`]), rounded once. Where
-    /// both sides are such products, the right one. A product that is a result's contribution stays one: it can be made one operation with
-    /// the result's sum. `a * b - c` becomes one where the sign of `c` can be turned less often than for each of these.
+    /// The same with products that only one sum or difference uses made one operation with it
+    /// ([`Node::Fma`]), rounded once. Where both sides are such products, the right one. A
+    /// product that is a result's contribution stays one: it can be made one operation with the
+    /// result's sum. `a * b - c` becomes one where the sign of `c` can be turned less often than
+    /// for each of these.
     #[must_use]
     pub fn contracted(&self) -> Self {
         let mut uses = vec![0_u32; self.nodes.len()];
@@ -24,7 +26,14 @@ impl Program {
             .iter()
             .enumerate()
             .map(|(index, &(node, _))| {
-                let fused = |(product, a, b), other, negated, turned| Fused { product, a, b, other, negated, turned };
+                let fused = |(product, a, b), other, negated, turned| Fused {
+                    product,
+                    a,
+                    b,
+                    other,
+                    negated,
+                    turned,
+                };
                 match node {
                     Node::Binary(Binary::Add, a, b) => match (product(b), product(a)) {
                         (Some(found), _) => Some(fused(found, a, false, false)),
@@ -33,7 +42,9 @@ impl Program {
                     },
                     Node::Binary(Binary::Sub, a, b) => match (product(b), product(a)) {
                         (Some(found), _) => Some(fused(found, a, true, false)),
-                        (None, Some(found)) if scopes[b.index()] != scopes[index] => Some(fused(found, b, false, true)),
+                        (None, Some(found)) if scopes[b.index()] != scopes[index] => {
+                            Some(fused(found, b, false, true))
+                        }
                         _ => None,
                     },
                     _ => None,

@@ -33,13 +33,35 @@ impl Counts {
     /// All of them.
     #[must_use]
     pub fn total(&self) -> usize {
-        let Self { adds, muls, fmas, divisions, roots, rsqrts, exps, comparisons, selects, others, reductions } = self;
-        adds + muls + fmas + divisions + roots + rsqrts + exps + comparisons + selects + others + reductions
+        let Self {
+            adds,
+            muls,
+            fmas,
+            divisions,
+            roots,
+            rsqrts,
+            exps,
+            comparisons,
+            selects,
+            others,
+            reductions,
+        } = self;
+        adds + muls
+            + fmas
+            + divisions
+            + roots
+            + rsqrts
+            + exps
+            + comparisons
+            + selects
+            + others
+            + reductions
     }
 }
 
 impl Program {
-    /// What is computed as often as this scope says, in [`Scope::Pair`] reductions too, which are for each pair whatever they are of.
+    /// What is computed as often as this scope says, in [`Scope::Pair`] reductions too, which are
+    /// for each pair whatever they are of.
     #[must_use]
     pub fn counts(&self, scope: Scope) -> Counts {
         let reductions = if scope == Scope::Pair { self.results().len() } else { 0 };
@@ -53,12 +75,16 @@ impl Program {
                 Node::Unary(Unary::Sqrt, _) => &mut counts.roots,
                 Node::Unary(Unary::Rsqrt { .. }, _) => &mut counts.rsqrts,
                 Node::Unary(Unary::Exp, _) => &mut counts.exps,
-                Node::Unary(Unary::Neg | Unary::Abs | Unary::Not | Unary::Convert, _) => &mut counts.others,
+                Node::Unary(Unary::Neg | Unary::Abs | Unary::Not | Unary::Convert, _) => {
+                    &mut counts.others
+                }
                 Node::Binary(Binary::Add | Binary::Sub, ..) => &mut counts.adds,
                 Node::Binary(Binary::Mul, ..) => &mut counts.muls,
                 Node::Binary(Binary::Div, ..) => &mut counts.divisions,
                 Node::Binary(Binary::And | Binary::Or, ..) => &mut counts.others,
-                Node::Compare(..) | Node::Binary(Binary::Min | Binary::Max, ..) => &mut counts.comparisons,
+                Node::Compare(..) | Node::Binary(Binary::Min | Binary::Max, ..) => {
+                    &mut counts.comparisons
+                }
                 Node::Select(..) => &mut counts.selects,
                 Node::Fma { .. } => &mut counts.fmas,
             };

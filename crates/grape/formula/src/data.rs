@@ -14,8 +14,8 @@ pub enum Data<'a> {
     F64(&'a [f64]),
 }
 
-/// One variable for all particles: every `stride`-th number of a slice, from its first. A variable of [`Type::F32`] may be given in
-/// `f64`, and is rounded; one of [`Type::F64`] in `f32`.
+/// One variable for all particles: every `stride`-th number of a slice, from its first. A variable
+/// of [`Type::F32`] may be given in `f64`, and is rounded; one of [`Type::F64`] in `f32`.
 #[derive(Clone, Copy, Debug)]
 pub struct Column<'a> {
     data: Data<'a>,
@@ -67,7 +67,10 @@ impl<'a> Column<'a> {
     /// Particles that it does not have.
     #[must_use]
     pub fn part(&self, of: Range<usize>) -> Self {
-        assert!(of.start <= of.end && of.end <= self.len(), "particles that a column does not have");
+        assert!(
+            of.start <= of.end && of.end <= self.len(),
+            "particles that a column does not have"
+        );
         let part = match of.is_empty() {
             true => 0..0,
             false => of.start * self.stride..(of.end - 1) * self.stride + 1,
@@ -157,7 +160,9 @@ pub enum DataError {
         names: Vec<String>,
     },
     /// Variables for different numbers of particles.
-    #[error("{kind} variable {name} is of {len} particles, {first} of {others}; all of a kind must be of as many")]
+    #[error(
+        "{kind} variable {name} is of {len} particles, {first} of {others}; all of a kind must be of as many"
+    )]
     Length {
         /// `i` or `j`.
         kind: &'static str,
@@ -177,7 +182,9 @@ pub enum DataError {
         name: String,
     },
     /// A constant that its type cannot hold: it would be infinity, or 0.
-    #[error("constant {name} is {value}, and {narrow} in f32: compute in f64, or give it another value")]
+    #[error(
+        "constant {name} is {value}, and {narrow} in f32: compute in f64, or give it another value"
+    )]
     Beyond {
         /// Its name.
         name: String,
@@ -212,8 +219,9 @@ pub struct Inputs<'a> {
 }
 
 impl<'a> Inputs<'a> {
-    /// Checks columns and constants, in the order of the program's. A constant of `None` takes its default. A kernel without i
-    /// variables is run for one i, and one without j variables over one j.
+    /// Checks columns and constants, in the order of the program's. A constant of `None` takes its
+    /// default. A kernel without i variables is run for one i, and one without j variables over
+    /// one j.
     ///
     /// # Errors
     /// [`DataError`].
@@ -232,9 +240,12 @@ impl<'a> Inputs<'a> {
         }
         let given = known.iter().zip(constants).map(|(constant, given)| {
             let name = || constant.name.clone();
-            let value = given.or(constant.default).ok_or_else(|| DataError::Missing { name: name() })?;
+            let value =
+                given.or(constant.default).ok_or_else(|| DataError::Missing { name: name() })?;
             match lost(value, constant.of) {
-                Some(narrow) => Err(DataError::Beyond { name: name(), value: format!("{value:e}"), narrow }),
+                Some(narrow) => {
+                    Err(DataError::Beyond { name: name(), value: format!("{value:e}"), narrow })
+                }
                 None => Ok(value),
             }
         });
@@ -304,7 +315,11 @@ fn lost(value: f64, of: Type) -> Option<&'static str> {
     (value != 0.0 && narrow == 0.0).then_some("0")
 }
 
-fn particles(kind: &'static str, fields: &[Field], columns: &[Column<'_>]) -> Result<usize, DataError> {
+fn particles(
+    kind: &'static str,
+    fields: &[Field],
+    columns: &[Column<'_>],
+) -> Result<usize, DataError> {
     debug_assert!(fields.iter().all(|field| field.of != Type::Bool), "a variable is a number");
     if fields.len() != columns.len() {
         let names = fields.iter().map(|field| field.name.clone()).collect();

@@ -1,6 +1,8 @@
 //! What is wrong with a kernel's text, and where.
 
-use crate::limits::{MAX_FIELDS, MAX_FLOPS, MAX_NAME, MAX_NESTING, MAX_NODES, MAX_STATEMENTS, MAX_TEXT};
+use crate::limits::{
+    MAX_FIELDS, MAX_FLOPS, MAX_NAME, MAX_NESTING, MAX_NODES, MAX_STATEMENTS, MAX_TEXT,
+};
 use crate::span::Span;
 use std::fmt;
 use thiserror::Error;
@@ -83,19 +85,25 @@ pub enum Problem {
     #[error("`{name}` is given ({keyword}) and cannot be assigned")]
     Given { name: String, keyword: &'static str },
     /// A result assigned, not reduced.
-    #[error("`{name}` is a result: expected `+=`, `-=`, `max=`, `min=`, `and=`, `or=`, `argmin=` or `argmax=`")]
+    #[error(
+        "`{name}` is a result: expected `+=`, `-=`, `max=`, `min=`, `and=`, `or=`, `argmin=` or `argmax=`"
+    )]
     Assigned { name: String },
     /// Something reduced that is not a result.
     #[error("`{name}` is not a result: only names of VARF are reduced; expected `=`")]
     NoResult { name: String },
     /// Two reductions of one result.
-    #[error("`{name}` is reduced by `{first}` in line {line}, here by `{second}`: a result has one reduction")]
+    #[error(
+        "`{name}` is reduced by `{first}` in line {line}, here by `{second}`: a result has one reduction"
+    )]
     Mixed { name: String, first: &'static str, second: &'static str, line: usize },
     /// A second place of the least.
     #[error("`{name}` has its `{reduction}` in line {line} already: a result has one of these")]
     Again { name: String, reduction: &'static str, line: usize },
     /// A result without statements.
-    #[error("nothing contributes to the result `{name}`: expected a statement such as `{name} += ...`")]
+    #[error(
+        "nothing contributes to the result `{name}`: expected a statement such as `{name} += ...`"
+    )]
     Never { name: String },
     /// No result.
     #[error("the kernel has no result: expected `VARF` with a name")]
@@ -104,10 +112,14 @@ pub enum Problem {
     #[error("expected {expected}, found {found}")]
     Kind { expected: &'static str, found: &'static str },
     /// A wide value for a narrow result.
-    #[error("`{name}` is f32 and this is f64: expected `f32(...)` around it, or `VARF {name}: f64`")]
+    #[error(
+        "`{name}` is f32 and this is f64: expected `f32(...)` around it, or `VARF {name}: f64`"
+    )]
     Narrow { name: String },
     /// A type for a result that has no such.
-    #[error("`{name}` was declared {of}, and `{reduction}` gives {gives}: expected a VARF without a type")]
+    #[error(
+        "`{name}` was declared {of}, and `{reduction}` gives {gives}: expected a VARF without a type"
+    )]
     Typeless { name: String, of: &'static str, reduction: &'static str, gives: &'static str },
     /// One comparison after the other.
     #[error("comparisons do not chain: expected `a < b and b < c`")]
@@ -141,7 +153,8 @@ impl Fault {
         let before = &text[..self.span.start];
         let start = before.rfind('\n').map_or(0, |at| at + 1);
         let whole = text[start..].lines().next().unwrap_or("");
-        let marked = text[self.span.start..self.span.end].chars().take_while(|&c| c != '\n').count().max(1);
+        let marked =
+            text[self.span.start..self.span.end].chars().take_while(|&c| c != '\n').count().max(1);
         let skipped = if column > SHOWN { column - SHOWN / 2 } else { 0 };
         let clean = |c: char| if c.is_control() { ' ' } else { c };
         let shown: String = whole.chars().skip(skipped).take(SHOWN).map(clean).collect();
@@ -172,14 +185,18 @@ fn hint(name: Option<&String>) -> String {
     name.map_or_else(String::new, |name| format!("; the nearest that is: `{name}`"))
 }
 
-/// The candidate that differs least from a name, if it differs in no more than a third of it (or one letter).
+/// The candidate that differs least from a name, if it differs in no more than a third of it (or
+/// one letter).
 pub(crate) fn closest<'c>(name: &str, candidates: impl Iterator<Item = &'c str>) -> Option<String> {
     let limit = (name.len() / 3).max(1);
-    let near = candidates.map(|other| (distance(name, other, limit), other)).filter(|(far, _)| *far <= limit);
+    let near = candidates
+        .map(|other| (distance(name, other, limit), other))
+        .filter(|(far, _)| *far <= limit);
     near.min().map(|(_, other)| other.to_owned())
 }
 
-/// Letters to insert, drop or change, at least; case does not count. More than `limit` of lengths that differ by more.
+/// Letters to insert, drop or change, at least; case does not count. More than `limit` of lengths
+/// that differ by more.
 fn distance(a: &str, b: &str, limit: usize) -> usize {
     if a.len().abs_diff(b.len()) > limit {
         return limit + 1;

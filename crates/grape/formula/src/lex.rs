@@ -17,10 +17,13 @@ pub(crate) enum Token<'t> {
 }
 
 /// Longer ones before those that they begin with.
-const SYMBOLS: &[&str] =
-    &["+=", "-=", "&=", "|=", "<=", ">=", "==", "!=", "+", "-", "*", "/", "(", ")", ",", ":", "=", "<", ">"];
+const SYMBOLS: &[&str] = &[
+    "+=", "-=", "&=", "|=", "<=", ">=", "==", "!=", "+", "-", "*", "/", "(", ")", ",", ":", "=",
+    "<", ">",
+];
 
-/// All words of a text, `End` last. A line goes on in the next one inside parentheses, and after a comma or an operator.
+/// All words of a text, `End` last. A line goes on in the next one inside parentheses, and after a
+/// comma or an operator.
 pub(crate) fn words(text: &str) -> Result<Vec<(Token<'_>, Span)>, Fault> {
     if text.len() > MAX_TEXT {
         return Err(Fault::new(Span { start: 0, end: 0 }, Problem::TextLength { len: text.len() }));
@@ -36,7 +39,8 @@ pub(crate) fn words(text: &str) -> Result<Vec<(Token<'_>, Span)>, Fault> {
             }
             '\n' | ';' => {
                 let last = words.last().map_or(Token::Break, |(token, _)| *token);
-                let goes_on = matches!(last, Token::Symbol(symbol) if symbol != ")") || last == Token::Break;
+                let goes_on =
+                    matches!(last, Token::Symbol(symbol) if symbol != ")") || last == Token::Break;
                 if first == '\n' && (open > 0 || goes_on) || last == Token::Break {
                     at += 1;
                     continue;
@@ -88,7 +92,8 @@ pub(crate) fn words(text: &str) -> Result<Vec<(Token<'_>, Span)>, Fault> {
     Ok(words)
 }
 
-/// How much of what begins with a digit or point belongs to it: as a number, or, so that it is told as a whole, not as one.
+/// How much of what begins with a digit or point belongs to it: as a number, or, so that it is told
+/// as a whole, not as one.
 fn number(text: &str) -> usize {
     let mut before = ' ';
     let goes_on = |c: char| {

@@ -1,6 +1,8 @@
-//! Kernels of particle interactions as formulas. For each of many *i* (held) a kernel goes over all *j* (broadcast), computes something of the pair,
-//! and reduces it to a few results for each i. A kernel is text ([`Kernel::parse`]); [`Program`] is what it means, typed and in single assignment, which
-//! back ends compute; the [`reference()`] computes it slowly in `f64`, and judges them.
+//! Kernels of particle interactions as formulas. For each of many *i* (held) a kernel goes over all
+//! *j* (broadcast), computes something of the pair, and reduces it to a few results for each i. A
+//! kernel is text ([`Kernel::parse`]); [`Program`] is what it means, typed and in single
+//! assignment, which back ends compute; the [`reference()`] computes it slowly in `f64`, and judges
+//! them.
 
 #[cfg(feature = "arbitrary")]
 pub mod arbitrary;
@@ -29,8 +31,13 @@ pub use check::Precision;
 pub use counts::Counts;
 pub use data::{Column, Data, DataError, Inputs, MAX_PARTICLES, Output};
 pub use error::{Problem, SyntaxError};
-pub use limits::{MAX_FIELDS, MAX_FLOPS, MAX_NAME, MAX_NESTING, MAX_NODES, MAX_STATEMENTS, MAX_TEXT};
+pub use limits::{
+    MAX_FIELDS, MAX_FLOPS, MAX_NAME, MAX_NESTING, MAX_NODES, MAX_STATEMENTS, MAX_TEXT,
+};
 pub use parse::{Kernel, Unused};
-pub use program::{Binary, Compare, Constant, Field, Node, Program, Reduction, ResultField, Scope, Type, Unary, Value};
+pub use program::{
+    Binary, Compare, Constant, Field, Node, Program, Reduction, ResultField, Scope, Type, Unary,
+    Value,
+};
 pub use ready::{READY, Ready, ready};
 pub use reference::{Arithmetic, Judgement, reference};

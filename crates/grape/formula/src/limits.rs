@@ -15,7 +15,8 @@ pub const MAX_NESTING: usize = 64;
 /// What `FLOPS` may say, at most.
 pub const MAX_FLOPS: u32 = 1_000_000;
 
-/// Values of a program, at most: far beyond what a person writes, and little enough for any back end's tables.
+/// Values of a program, at most: far beyond what a person writes, and little enough for any back
+/// end's tables.
 pub const MAX_NODES: usize = 4096;
 
 /// Variables of one kind (i, j, constants, results), at most.

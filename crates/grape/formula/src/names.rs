@@ -80,12 +80,18 @@ impl<'t> Names<'t> {
 
     /// That nothing has this name, and which one is near.
     pub(crate) fn unknown(&self, name: &str) -> Problem {
-        Problem::Unknown { name: name.to_owned(), nearest: closest(name, self.known.keys().copied()) }
+        Problem::Unknown {
+            name: name.to_owned(),
+            nearest: closest(name, self.known.keys().copied()),
+        }
     }
 
     /// Names that nothing used, and where they are. Results are used by whoever runs the kernel.
     pub(crate) fn unused(&self) -> impl Iterator<Item = (&'t str, usize)> {
-        let unused = self.known.iter().filter(|(_, entry)| !entry.used && !matches!(entry.kind, Kind::Result(_)));
+        let unused = self
+            .known
+            .iter()
+            .filter(|(_, entry)| !entry.used && !matches!(entry.kind, Kind::Result(_)));
         let mut unused: Vec<_> = unused.map(|(name, entry)| (*name, entry.at)).collect();
         unused.sort_unstable_by_key(|(_, at)| *at);
         unused.into_iter()

@@ -1,5 +1,5 @@
-//! The kernel language: statements and expressions, which become values as they are read ([`crate::check`]). Declarations come
-//! first, so nothing has to be kept but names.
+//! The kernel language: statements and expressions, which become values as they are read
+//! ([`crate::check`]). Declarations come first, so nothing has to be kept but names.
 
 use crate::check::{Checker, Function, Precision};
 use crate::error::{Fault, Problem, SyntaxError, closest, place};
@@ -100,7 +100,12 @@ impl<'t> Parser<'t> {
     }
 
     /// `VARI name, name: type`, and with `= number` for constants.
-    fn declaration(&mut self, keyword: &'static str, precision: Precision, declared: &mut Declared) -> Parsed<()> {
+    fn declaration(
+        &mut self,
+        keyword: &'static str,
+        precision: Precision,
+        declared: &mut Declared,
+    ) -> Parsed<()> {
         let mut names: Vec<(&str, Span, Option<f64>)> = Vec::new();
         loop {
             let (name, span) = self.name("a name")?;
@@ -124,7 +129,8 @@ impl<'t> Parser<'t> {
                     _ => Kind::Result(at),
                 },
             )?;
-            let default = if keyword == "CONST" && self.symbol("=") { Some(self.constant()?) } else { None };
+            let default =
+                if keyword == "CONST" && self.symbol("=") { Some(self.constant()?) } else { None };
             names.push((name, span, default));
             if !self.symbol(",") {
                 break;
@@ -179,7 +185,11 @@ impl<'t> Parser<'t> {
             return Err(Fault::new(self.span(), Problem::Flops));
         }
         self.at += 1;
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole, and in bounds")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "whole, and in bounds"
+        )]
         Ok(number as u32)
     }
 
@@ -195,8 +205,13 @@ impl<'t> Parser<'t> {
                 let Some(result) = self.names.result(name) else {
                     let (at, problem) = match self.names.kind(name) {
                         None => (span, self.names.unknown(name)),
-                        Some(Kind::Local(_)) => (operator, Problem::NoResult { name: name.to_owned() }),
-                        Some(kind) => (span, Problem::Given { name: name.to_owned(), keyword: kind.keyword() }),
+                        Some(Kind::Local(_)) => {
+                            (operator, Problem::NoResult { name: name.to_owned() })
+                        }
+                        Some(kind) => (
+                            span,
+                            Problem::Given { name: name.to_owned(), keyword: kind.keyword() },
+                        ),
                     };
                     return Err(Fault::new(at, problem));
                 };
@@ -206,10 +221,13 @@ impl<'t> Parser<'t> {
             }
             None => {
                 let problem = match self.names.kind(name) {
-                    Some(Kind::Result(_)) => Some((operator, Problem::Assigned { name: name.to_owned() })),
-                    Some(kind @ (Kind::I(_) | Kind::J(_) | Kind::Constant(_))) => {
-                        Some((span, Problem::Given { name: name.to_owned(), keyword: kind.keyword() }))
+                    Some(Kind::Result(_)) => {
+                        Some((operator, Problem::Assigned { name: name.to_owned() }))
                     }
+                    Some(kind @ (Kind::I(_) | Kind::J(_) | Kind::Constant(_))) => Some((
+                        span,
+                        Problem::Given { name: name.to_owned(), keyword: kind.keyword() },
+                    )),
                     _ => None,
                 };
                 if !self.symbol("=") {
@@ -227,25 +245,28 @@ impl<'t> Parser<'t> {
 
     /// `+=` and its like; nothing is taken where there is none.
     fn way(&mut self) -> Option<Way> {
-        let (way, words) = match (self.token(), self.words.get(self.at + 1).map(|(token, _)| *token)) {
-            (Token::Symbol("+="), _) => (Way::plain("+=", Reduction::Sum), 1),
-            (Token::Symbol("-="), _) => (Way { negated: true, ..Way::plain("-=", Reduction::Sum) }, 1),
-            (Token::Symbol("&="), _) => (Way::plain("&=", Reduction::And), 1),
-            (Token::Symbol("|="), _) => (Way::plain("|=", Reduction::Or), 1),
-            (Token::Name(name), Some(Token::Symbol("="))) => {
-                let known = [
-                    Way::plain("min=", Reduction::Min),
-                    Way::plain("max=", Reduction::Max),
-                    Way::plain("and=", Reduction::And),
-                    Way::plain("or=", Reduction::Or),
-                    Way::plain("argmin=", Reduction::ArgMin),
-                    Way::plain("argmax=", Reduction::ArgMax),
-                ];
-                let is = |way: &Way| way.text[..way.text.len() - 1].eq_ignore_ascii_case(name);
-                (known.into_iter().find(is)?, 2)
-            }
-            _ => return None,
-        };
+        let (way, words) =
+            match (self.token(), self.words.get(self.at + 1).map(|(token, _)| *token)) {
+                (Token::Symbol("+="), _) => (Way::plain("+=", Reduction::Sum), 1),
+                (Token::Symbol("-="), _) => {
+                    (Way { negated: true, ..Way::plain("-=", Reduction::Sum) }, 1)
+                }
+                (Token::Symbol("&="), _) => (Way::plain("&=", Reduction::And), 1),
+                (Token::Symbol("|="), _) => (Way::plain("|=", Reduction::Or), 1),
+                (Token::Name(name), Some(Token::Symbol("="))) => {
+                    let known = [
+                        Way::plain("min=", Reduction::Min),
+                        Way::plain("max=", Reduction::Max),
+                        Way::plain("and=", Reduction::And),
+                        Way::plain("or=", Reduction::Or),
+                        Way::plain("argmin=", Reduction::ArgMin),
+                        Way::plain("argmax=", Reduction::ArgMax),
+                    ];
+                    let is = |way: &Way| way.text[..way.text.len() - 1].eq_ignore_ascii_case(name);
+                    (known.into_iter().find(is)?, 2)
+                }
+                _ => return None,
+            };
         self.at += words;
         Some(way)
     }
@@ -363,7 +384,10 @@ impl<'t> Parser<'t> {
         if let Some(function) = Function::named(name) {
             if !self.symbol("(") {
                 let found = self.found();
-                return Err(Fault::new(self.span(), Problem::Bare { name: function.name(), found }));
+                return Err(Fault::new(
+                    self.span(),
+                    Problem::Bare { name: function.name(), found },
+                ));
             }
             let arguments = self.arguments(checker, function, span)?;
             let span = span.to(self.close(span)?);
@@ -371,7 +395,10 @@ impl<'t> Parser<'t> {
         }
         if self.token() == Token::Symbol("(") {
             let nearest = closest(name, Function::ALL.iter().map(|function| function.name()));
-            return Err(Fault::new(span, Problem::UnknownFunction { name: name.to_owned(), nearest }));
+            return Err(Fault::new(
+                span,
+                Problem::UnknownFunction { name: name.to_owned(), nearest },
+            ));
         }
         if is_reserved(name) {
             self.at -= 1;
@@ -381,7 +408,12 @@ impl<'t> Parser<'t> {
         checker.named(kind, span)
     }
 
-    fn arguments(&mut self, checker: &mut Checker, function: Function, span: Span) -> Parsed<Vec<Term>> {
+    fn arguments(
+        &mut self,
+        checker: &mut Checker,
+        function: Function,
+        span: Span,
+    ) -> Parsed<Vec<Term>> {
         let mut arguments = Vec::new();
         if self.token() != Token::Symbol(")") {
             loop {
@@ -414,7 +446,8 @@ impl<'t> Parser<'t> {
             return Ok(span);
         }
         if matches!(self.token(), Token::End | Token::Break) {
-            let parenthesis = self.text[open.start..].find('(').map_or(open.start, |at| open.start + at);
+            let parenthesis =
+                self.text[open.start..].find('(').map_or(open.start, |at| open.start + at);
             let (line, column) = place(self.text, parenthesis);
             return Err(Fault::new(span, Problem::Unclosed { line, column, found: self.found() }));
         }
@@ -440,7 +473,8 @@ impl<'t> Parser<'t> {
         Ok((name, span))
     }
 
-    /// The keyword that comes next, with a slash before it as GRAPE-DR's compiler had it, or without.
+    /// The keyword that comes next, with a slash before it as GRAPE-DR's compiler had it, or
+    /// without.
     fn keyword(&mut self) -> Option<&'static str> {
         let slash = usize::from(self.token() == Token::Symbol("/"));
         let Some((Token::Name(name), _)) = self.words.get(self.at + slash) else { return None };

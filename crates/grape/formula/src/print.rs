@@ -1,24 +1,31 @@
-//! The listing of a program: a kernel of one operation a line, which read again is the same program.
+//! The listing of a program: a kernel of one operation a line, which read again is the same
+//! program.
 
 use crate::program::{Binary, Compare, Field, Node, Program, Reduction, Type, Unary, Value};
 use crate::scalar;
 use crate::simplify::digits;
 use std::fmt;
 
-/// A kernel that means this program, and reads as the same program again; but for what [`Program::contracted`] made, which the
-/// language does not have: `fma(a, b, c)` is `a * b + c`, and `fnma(a, b, c)` is `c - a * b`.
+/// A kernel that means this program, and reads as the same program again; but for what
+/// [`Program::contracted`] made, which the language does not have: `fma(a, b, c)` is `a * b + c`,
+/// and `fnma(a, b, c)` is `c - a * b`.
 impl fmt::Display for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let types = |fields: &[Field]| fields.iter().map(|field| (field.name.clone(), Some(field.of))).collect();
+        let types = |fields: &[Field]| {
+            fields.iter().map(|field| (field.name.clone(), Some(field.of))).collect()
+        };
         declare(f, "VARI", types(&self.i))?;
         declare(f, "VARJ", types(&self.j))?;
         let results = self.results.iter().map(|result| {
-            let numbers = matches!(result.reduction, Reduction::Sum | Reduction::Min | Reduction::Max);
+            let numbers =
+                matches!(result.reduction, Reduction::Sum | Reduction::Min | Reduction::Max);
             (result.name.clone(), numbers.then(|| self.of(result.contribution)))
         });
         declare(f, "VARF", results.collect())?;
         for constant in &self.constants {
-            let default = constant.default.map_or_else(String::new, |number| format!(" = {}", number_text(number)));
+            let default = constant
+                .default
+                .map_or_else(String::new, |number| format!(" = {}", number_text(number)));
             writeln!(f, "CONST {}{default}: {}", constant.name, type_name(constant.of))?;
         }
         if let Some(flops) = self.flops {
@@ -54,8 +61,11 @@ impl Program {
         let names: Vec<&String> =
             fields.chain(constants).chain(self.results.iter().map(|result| &result.name)).collect();
         let free = |prefix: &String| !names.iter().any(|name| name.starts_with(prefix.as_str()));
-        let mut prefixes = std::iter::once("v".to_owned()).chain((0..).map(|number| format!("v{number}_")));
-        prefixes.find(free).expect("each name begins with two of these at most, and they have no end")
+        let mut prefixes =
+            std::iter::once("v".to_owned()).chain((0..).map(|number| format!("v{number}_")));
+        prefixes
+            .find(free)
+            .expect("each name begins with two of these at most, and they have no end")
     }
 }
 
@@ -72,7 +82,9 @@ impl Listing<'_> {
             Node::I(at) => program.i[usize::from(at)].name.clone(),
             Node::J(at) => program.j[usize::from(at)].name.clone(),
             Node::Constant(at) => program.constants[usize::from(at)].name.clone(),
-            Node::Number(bits) if program.of(value) == Type::F32 => short_text(f64::from_bits(bits)),
+            Node::Number(bits) if program.of(value) == Type::F32 => {
+                short_text(f64::from_bits(bits))
+            }
             Node::Number(bits) => number_text(f64::from_bits(bits)),
             _ => format!("{}{}", self.prefix, value.index()),
         }
@@ -90,7 +102,11 @@ impl Listing<'_> {
     /// Two values that give each other their type if one has it.
     fn pair(&self, a: Value, b: Value) -> (String, String) {
         let number = |value| matches!(self.program.node(value), Node::Number(_));
-        if number(a) && number(b) { (self.alone(a), self.alone(b)) } else { (self.name(a), self.name(b)) }
+        if number(a) && number(b) {
+            (self.alone(a), self.alone(b))
+        } else {
+            (self.name(a), self.name(b))
+        }
     }
 
     fn node(&self, node: Node) -> String {
@@ -144,13 +160,19 @@ impl Listing<'_> {
             Unary::Rsqrt { bits } => format!("rsqrt({a}, {:?})", 2.0_f64.powi(-i32::from(bits))),
             Unary::Exp => format!("exp({a})"),
             Unary::Not => format!("not {a}"),
-            Unary::Convert => format!("{}({a})", type_name(if of == Type::F32 { Type::F64 } else { Type::F32 })),
+            Unary::Convert => {
+                format!("{}({a})", type_name(if of == Type::F32 { Type::F64 } else { Type::F32 }))
+            }
         }
     }
 }
 
 /// Declarations of names, those of one type that follow each other in one.
-fn declare(f: &mut fmt::Formatter<'_>, keyword: &str, names: Vec<(String, Option<Type>)>) -> fmt::Result {
+fn declare(
+    f: &mut fmt::Formatter<'_>,
+    keyword: &str,
+    names: Vec<(String, Option<Type>)>,
+) -> fmt::Result {
     for run in names.chunk_by(|(_, a), (_, b)| a == b) {
         let joined = run.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ");
         let of = run[0].1.map_or_else(String::new, |of| format!(": {}", type_name(of)));
@@ -178,7 +200,8 @@ fn number_text(number: f64) -> String {
     }
 }
 
-/// A number of `f32`, in as few digits as tell it from all others of `f32`, if it is read as the same by way of `f64`.
+/// A number of `f32`, in as few digits as tell it from all others of `f32`, if it is read as the
+/// same by way of `f64`.
 fn short_text(number: f64) -> String {
     let short = format!("{:?}", scalar::narrow(number));
     let read = short.parse::<f64>().map(scalar::narrow);

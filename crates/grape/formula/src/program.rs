@@ -1,4 +1,5 @@
-//! What a kernel means: values in single assignment, each with a type, and the results that they are reduced to.
+//! What a kernel means: values in single assignment, each with a type, and the results that they
+//! are reduced to.
 
 /// The type of a value.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -32,8 +33,9 @@ pub enum Unary {
     Abs,
     /// The square root, correctly rounded.
     Sqrt,
-    /// One over the square root: within a relative error of two to the power of minus `bits`, or within 2 units in the last
-    /// place where that is more. Of 0 infinity with its sign, of infinity 0, of what is below 0 not a number.
+    /// One over the square root: within a relative error of two to the power of minus `bits`, or
+    /// within 2 units in the last place where that is more. Of 0 infinity with its sign, of
+    /// infinity 0, of what is below 0 not a number.
     Rsqrt {
         /// The accuracy asked for: no more than the type's digits, 24 or 53.
         bits: u8,
@@ -57,7 +59,8 @@ pub enum Binary {
     Mul,
     /// Quotient, correctly rounded.
     Div,
-    /// `if a < b { a } else { b }`: what the processors' instruction does with numbers that are none, too.
+    /// `if a < b { a } else { b }`: what the processors' instruction does with numbers that are
+    /// none, too.
     Min,
     /// `if a > b { a } else { b }`.
     Max,
@@ -67,7 +70,8 @@ pub enum Binary {
     Or,
 }
 
-/// A comparison of two numbers of one type, false where one is not a number but for `Ne`. `a > b` is `b < a`.
+/// A comparison of two numbers of one type, false where one is not a number but for `Ne`. `a > b`
+/// is `b < a`.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Compare {
     /// Less.
@@ -115,7 +119,8 @@ pub enum Node {
 /// How the contributions of all j become one result. In what order is not said.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Reduction {
-    /// Their sum; 0 of none. Sums of `F32` are taken in runs of about a thousand, and these added in `F64`.
+    /// Their sum; 0 of none. Sums of `F32` are taken in runs of about a thousand, and these added
+    /// in `F64`.
     Sum,
     /// The least; infinity of none. What is not a number is passed over.
     Min,
@@ -125,14 +130,17 @@ pub enum Reduction {
     And,
     /// Whether any holds; false of none.
     Or,
-    /// Which j has the least, the first of several; -1 of none, and where all are infinity or not numbers.
+    /// Which j has the least, the first of several; -1 of none, and where all are infinity or not
+    /// numbers.
     ArgMin,
-    /// Which j has the greatest, the first of several; -1 of none, and where all are minus infinity or not numbers.
+    /// Which j has the greatest, the first of several; -1 of none, and where all are minus infinity
+    /// or not numbers.
     ArgMax,
 }
 
 impl Reduction {
-    /// Whether a number takes the place of the best so far. What is equal came later, and what is no number is passed over.
+    /// Whether a number takes the place of the best so far. What is equal came later, and what is
+    /// no number is passed over.
     ///
     /// # Panics
     /// A reduction that has no best.
@@ -174,8 +182,8 @@ pub struct ResultField {
     pub name: String,
     /// How contributions become one.
     pub reduction: Reduction,
-    /// What each pair contributes: of type `Bool` for `And` and `Or`, a number for all else; the result's type too, but
-    /// that of `ArgMin` and `ArgMax` is an index.
+    /// What each pair contributes: of type `Bool` for `And` and `Or`, a number for all else; the
+    /// result's type too, but that of `ArgMin` and `ArgMax` is an index.
     pub contribution: Value,
 }
 
@@ -233,8 +241,8 @@ impl Program {
         self.nodes.iter().zip(0..).map(|(&(node, of), index)| (Value(index), node, of))
     }
 
-    /// The same program with more results, after its own: for each `ArgMin` and `ArgMax`, in their order, the extreme itself. By these, results of
-    /// parts of j can be made results of all.
+    /// The same program with more results, after its own: for each `ArgMin` and `ArgMax`, in their
+    /// order, the extreme itself. By these, results of parts of j can be made results of all.
     #[must_use]
     pub fn with_extremes(&self) -> Self {
         let extremes = self.results.iter().filter_map(|result| {
@@ -256,8 +264,8 @@ impl Program {
         &self.results
     }
 
-    /// How many floating-point operations a pair counts by convention, for reports, where the kernel says so. What is really computed
-    /// is [`Program::counts`].
+    /// How many floating-point operations a pair counts by convention, for reports, where the
+    /// kernel says so. What is really computed is [`Program::counts`].
     #[must_use]
     pub fn flops(&self) -> Option<u32> {
         self.flops
@@ -285,7 +293,8 @@ impl Program {
                 Node::J(_) => Scope::J,
                 _ => Scope::Run,
             };
-            let all = node.operands().fold(own, |scope, operand| scope.with(scopes[operand.index()]));
+            let all =
+                node.operands().fold(own, |scope, operand| scope.with(scopes[operand.index()]));
             scopes.push(all);
         }
         scopes
@@ -323,7 +332,9 @@ impl Node {
             Self::Binary(what, a, b) => Self::Binary(what, other(a), other(b)),
             Self::Compare(what, a, b) => Self::Compare(what, other(a), other(b)),
             Self::Select(a, b, c) => Self::Select(other(a), other(b), other(c)),
-            Self::Fma { negated, a, b, c } => Self::Fma { negated, a: other(a), b: other(b), c: other(c) },
+            Self::Fma { negated, a, b, c } => {
+                Self::Fma { negated, a: other(a), b: other(b), c: other(c) }
+            }
         }
     }
 }

@@ -1,4 +1,5 @@
-//! The reference: a program computed one pair after the other, slowly, in `f64`. What other back ends give is judged by it.
+//! The reference: a program computed one pair after the other, slowly, in `f64`. What other back
+//! ends give is judged by it.
 
 use crate::data::{Column, Inputs, Output};
 use crate::program::{Binary, Node, Program, Reduction, Scope, Type, Unary};
@@ -7,8 +8,8 @@ use crate::scalar;
 /// In what the reference computes.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Arithmetic {
-    /// In `f64` whatever the types are: what would come of exact arithmetic, nearly. Only what is given, numbers of the text, `f32(...)` and
-    /// the results are rounded to their type.
+    /// In `f64` whatever the types are: what would come of exact arithmetic, nearly. Only what is
+    /// given, numbers of the text, `f32(...)` and the results are rounded to their type.
     #[default]
     Wide,
     /// Each value rounded to its type: what a processor gives that computes them one by one.
@@ -20,8 +21,9 @@ pub enum Arithmetic {
 pub struct Judgement {
     /// The results, in the order of the program's.
     pub outputs: Vec<Output>,
-    /// For each result that is a sum, and each i, the sum of its contributions without their signs: what errors are to be seen
-    /// relative to, where the sum itself cancels. Empty for other results.
+    /// For each result that is a sum, and each i, the sum of its contributions without their
+    /// signs: what errors are to be seen relative to, where the sum itself cancels. Empty for
+    /// other results.
     pub magnitudes: Vec<Vec<f64>>,
 }
 
@@ -32,13 +34,16 @@ pub fn reference(program: &Program, inputs: &Inputs<'_>, arithmetic: Arithmetic)
     let of_scope = |wanted: &[Scope]| -> Vec<usize> {
         (0..scopes.len()).filter(|&index| wanted.contains(&scopes[index])).collect()
     };
-    let (run, held, pair) = (of_scope(&[Scope::Run]), of_scope(&[Scope::I]), of_scope(&[Scope::J, Scope::Pair]));
-    let mut machine = Machine { program, inputs, arithmetic, values: vec![0.0; program.nodes().len()] };
+    let (run, held, pair) =
+        (of_scope(&[Scope::Run]), of_scope(&[Scope::I]), of_scope(&[Scope::J, Scope::Pair]));
+    let mut machine =
+        Machine { program, inputs, arithmetic, values: vec![0.0; program.nodes().len()] };
     let mut found: Vec<Vec<Sum>> = vec![Vec::with_capacity(inputs.ni()); program.results().len()];
     machine.compute(&run, 0, 0);
     for i in 0..inputs.ni() {
         machine.compute(&held, i, 0);
-        let mut sums: Vec<Sum> = program.results().iter().map(|result| Sum::new(result.reduction)).collect();
+        let mut sums: Vec<Sum> =
+            program.results().iter().map(|result| Sum::new(result.reduction)).collect();
         for j in 0..inputs.nj() {
             machine.compute(&pair, i, j);
             for (sum, result) in sums.iter_mut().zip(program.results()) {
@@ -52,8 +57,11 @@ pub fn reference(program: &Program, inputs: &Inputs<'_>, arithmetic: Arithmetic)
         .zip(&found)
         .map(|(result, found)| {
             let sums = found.iter();
-            let magnitudes =
-                if result.reduction == Reduction::Sum { sums.map(|sum| sum.magnitude).collect() } else { vec![] };
+            let magnitudes = if result.reduction == Reduction::Sum {
+                sums.map(|sum| sum.magnitude).collect()
+            } else {
+                vec![]
+            };
             (output(result.reduction, program.of(result.contribution), found), magnitudes)
         })
         .unzip();
@@ -73,7 +81,10 @@ impl Machine<'_> {
         for &index in nodes {
             let (node, of) = self.program.nodes()[index];
             let value = self.value(node, i, j);
-            let given = matches!(node, Node::I(_) | Node::J(_) | Node::Constant(_) | Node::Unary(Unary::Convert, _));
+            let given = matches!(
+                node,
+                Node::I(_) | Node::J(_) | Node::Constant(_) | Node::Unary(Unary::Convert, _)
+            );
             let rounds = of != Type::Bool && (given || self.arithmetic == Arithmetic::Typed);
             self.values[index] = if rounds { scalar::round(value, of) } else { value };
         }
@@ -82,7 +93,8 @@ impl Machine<'_> {
     fn value(&self, node: Node, i: usize, j: usize) -> f64 {
         let get = |value: crate::Value| self.values[value.index()];
         let holds = |value: crate::Value| get(value) != 0.0;
-        let given = |columns: &[Column<'_>], at: u8, particle| columns[usize::from(at)].get(particle);
+        let given =
+            |columns: &[Column<'_>], at: u8, particle| columns[usize::from(at)].get(particle);
         let bool = |holds: bool| f64::from(u8::from(holds));
         match node {
             Node::I(at) => given(self.inputs.i(), at, i),
@@ -130,8 +142,11 @@ impl Sum {
         let takes = match reduction {
             Reduction::Sum => {
                 let sum = self.so_far + value;
-                let (more, less) =
-                    if self.so_far.abs() >= value.abs() { (self.so_far, value) } else { (value, self.so_far) };
+                let (more, less) = if self.so_far.abs() >= value.abs() {
+                    (self.so_far, value)
+                } else {
+                    (value, self.so_far)
+                };
                 self.lost += (more - sum) + less;
                 self.magnitude += value.abs();
                 self.so_far = sum;
@@ -159,9 +174,13 @@ impl Sum {
 fn output(reduction: Reduction, of: Type, found: &[Sum]) -> Output {
     let numbers = found.iter();
     match (reduction, of) {
-        (Reduction::And | Reduction::Or, _) => Output::Bool(numbers.map(|sum| sum.so_far != 0.0).collect()),
+        (Reduction::And | Reduction::Or, _) => {
+            Output::Bool(numbers.map(|sum| sum.so_far != 0.0).collect())
+        }
         (Reduction::ArgMin | Reduction::ArgMax, _) => {
-            let place = |sum: &Sum| sum.place.map_or(-1, |j| i64::try_from(j).expect("bounded by MAX_PARTICLES"));
+            let place = |sum: &Sum| {
+                sum.place.map_or(-1, |j| i64::try_from(j).expect("bounded by MAX_PARTICLES"))
+            };
             Output::Index(numbers.map(place).collect())
         }
         (_, Type::F32) => Output::F32(numbers.map(|sum| scalar::narrow(sum.found())).collect()),

@@ -33,7 +33,8 @@ struct Entry {
     so_far: Option<SoFar>,
 }
 
-/// What was said of a result: first how and where, and what a pair contributes by all statements together.
+/// What was said of a result: first how and where, and what a pair contributes by all statements
+/// together.
 #[derive(Clone, Copy, Debug)]
 struct SoFar {
     way: Way,
@@ -70,7 +71,10 @@ impl Results {
             let (first, second) = (so_far.way.text, way.text);
             let line = || place(text, so_far.at.start).0;
             if so_far.way.reduction != way.reduction {
-                return Err(Fault::new(operator, Problem::Mixed { name: name(), first, second, line: line() }));
+                return Err(Fault::new(
+                    operator,
+                    Problem::Mixed { name: name(), first, second, line: line() },
+                ));
             }
             if matches!(way.reduction, Reduction::ArgMin | Reduction::ArgMax) {
                 let problem = Problem::Again { name: name(), reduction: second, line: line() };
@@ -84,7 +88,10 @@ impl Results {
         };
         if let (Some(gives), Some(of)) = (gives, entry.of) {
             let of = if of == Type::F32 { "f32" } else { "f64" };
-            return Err(Fault::new(operator, Problem::Typeless { name: name(), of, reduction: way.text, gives }));
+            return Err(Fault::new(
+                operator,
+                Problem::Typeless { name: name(), of, reduction: way.text, gives },
+            ));
         }
         let mut value = match way.reduction {
             Reduction::And | Reduction::Or => checker.bool(term)?,
@@ -107,7 +114,8 @@ impl Results {
         let so_far = match entry.so_far {
             None => SoFar { way, at: operator, contribution: value },
             Some(so_far) => {
-                let contribution = both(checker, way.reduction, so_far.contribution, value, term.span)?;
+                let contribution =
+                    both(checker, way.reduction, so_far.contribution, value, term.span)?;
                 SoFar { contribution, ..so_far }
             }
         };
@@ -119,7 +127,9 @@ impl Results {
     pub(crate) fn finish(self, checker: Checker) -> Result<Builder, Fault> {
         let mut builder = checker.into_builder();
         for Entry { name, span, so_far, .. } in self.0 {
-            let Some(so_far) = so_far else { return Err(Fault::new(span, Problem::Never { name })) };
+            let Some(so_far) = so_far else {
+                return Err(Fault::new(span, Problem::Never { name }));
+            };
             builder.result(&name, so_far.way.reduction, so_far.contribution);
         }
         Ok(builder)
@@ -127,7 +137,13 @@ impl Results {
 }
 
 /// One contribution of two.
-fn both(checker: &mut Checker, reduction: Reduction, a: Value, b: Value, span: Span) -> Result<Value, Fault> {
+fn both(
+    checker: &mut Checker,
+    reduction: Reduction,
+    a: Value,
+    b: Value,
+    span: Span,
+) -> Result<Value, Fault> {
     let what = match reduction {
         Reduction::Sum => Binary::Add,
         Reduction::And => Binary::And,

@@ -1,5 +1,5 @@
-//! What each operation gives for numbers that are known: in `f64`, to be rounded by whoever keeps them. Constants are folded by it, and
-//! the reference computes by it.
+//! What each operation gives for numbers that are known: in `f64`, to be rounded by whoever keeps
+//! them. Constants are folded by it, and the reference computes by it.
 
 use crate::program::{Binary, Compare, Type, Unary};
 
@@ -16,8 +16,8 @@ pub(crate) fn unary(what: Unary, a: f64) -> f64 {
     }
 }
 
-/// Of two numbers. Rounded to `f32`, sums, products, quotients (and roots) of such are what `f32` itself would give: `f64` has more than
-/// twice its digits.
+/// Of two numbers. Rounded to `f32`, sums, products, quotients (and roots) of such are what `f32`
+/// itself would give: `f64` has more than twice its digits.
 pub(crate) fn binary(what: Binary, a: f64, b: f64) -> f64 {
     match what {
         Binary::Add => a + b,

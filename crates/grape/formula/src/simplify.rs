@@ -1,5 +1,6 @@
-//! Values that are there already under another form. Only what is the same for all numbers, the signs of zeros, infinities and what is
-//! not a number included: `x + 0` is not `x` where `x` is -0, and `x - x` not 0 where it is infinity.
+//! Values that are there already under another form. Only what is the same for all numbers, the
+//! signs of zeros, infinities and what is not a number included: `x + 0` is not `x` where `x` is
+//! -0, and `x - x` not 0 where it is infinity.
 
 use crate::program::{Binary, Compare, Node, Type, Unary, Value};
 use crate::scalar;
@@ -20,14 +21,18 @@ pub(crate) enum Form {
 pub(crate) struct Known<'p>(pub(crate) &'p [(Node, Type)]);
 
 impl Known<'_> {
-    /// A simpler form of a node of this type, if there is one. It looks at operands, never at users: what has no simpler form never will.
+    /// A simpler form of a node of this type, if there is one. It looks at operands, never at
+    /// users: what has no simpler form never will.
     pub(crate) fn simpler(&self, node: Node, of: Type) -> Option<Form> {
         match node {
             Node::Unary(what, a) => self.unary(what, a, of),
             Node::Binary(what, a, b) => self.binary(what, a, b, of),
-            Node::Compare(..) | Node::I(_) | Node::J(_) | Node::Constant(_) | Node::Number(_) | Node::Fma { .. } => {
-                None
-            }
+            Node::Compare(..)
+            | Node::I(_)
+            | Node::J(_)
+            | Node::Constant(_)
+            | Node::Number(_)
+            | Node::Fma { .. } => None,
             Node::Select(_, a, b) if a == b => Some(Form::Value(a)),
             Node::Select(condition, a, b) => match (self.node(condition), self.bool(condition)) {
                 (_, Some(holds)) => Some(Form::Value(if holds { a } else { b })),
@@ -42,13 +47,25 @@ impl Known<'_> {
             (Unary::Rsqrt { bits }, _) if bits != clamped(bits, of) => {
                 Some(Form::Node(Node::Unary(Unary::Rsqrt { bits: clamped(bits, of) }, a)))
             }
-            (_, Node::Number(bits)) => Some(Form::Number(scalar::unary(what, f64::from_bits(bits)))),
-            (Unary::Neg, Node::Unary(Unary::Neg, b)) | (Unary::Not, Node::Unary(Unary::Not, b)) => Some(Form::Value(b)),
-            (Unary::Not, Node::Compare(Compare::Eq, b, c)) => Some(Form::Node(Node::Compare(Compare::Ne, b, c))),
-            (Unary::Not, Node::Compare(Compare::Ne, b, c)) => Some(Form::Node(Node::Compare(Compare::Eq, b, c))),
-            (Unary::Abs, Node::Unary(Unary::Neg, b)) => Some(Form::Node(Node::Unary(Unary::Abs, b))),
+            (_, Node::Number(bits)) => {
+                Some(Form::Number(scalar::unary(what, f64::from_bits(bits))))
+            }
+            (Unary::Neg, Node::Unary(Unary::Neg, b)) | (Unary::Not, Node::Unary(Unary::Not, b)) => {
+                Some(Form::Value(b))
+            }
+            (Unary::Not, Node::Compare(Compare::Eq, b, c)) => {
+                Some(Form::Node(Node::Compare(Compare::Ne, b, c)))
+            }
+            (Unary::Not, Node::Compare(Compare::Ne, b, c)) => {
+                Some(Form::Node(Node::Compare(Compare::Eq, b, c)))
+            }
+            (Unary::Abs, Node::Unary(Unary::Neg, b)) => {
+                Some(Form::Node(Node::Unary(Unary::Abs, b)))
+            }
             (Unary::Abs, Node::Unary(Unary::Abs, _)) => Some(Form::Value(a)),
-            (Unary::Convert, Node::Unary(Unary::Convert, b)) if of == Type::F32 => Some(Form::Value(b)),
+            (Unary::Convert, Node::Unary(Unary::Convert, b)) if of == Type::F32 => {
+                Some(Form::Value(b))
+            }
             _ => None,
         }
     }
@@ -62,7 +79,9 @@ impl Known<'_> {
         if let (Some(x), Some(y)) = (x, y) {
             return Some(Form::Number(scalar::binary(what, x, y)));
         }
-        let is = |number: Option<f64>, wanted: f64| number.is_some_and(|n| n.to_bits() == wanted.to_bits());
+        let is = |number: Option<f64>, wanted: f64| {
+            number.is_some_and(|n| n.to_bits() == wanted.to_bits())
+        };
         let node = |node| Some(Form::Node(node));
         match what {
             Binary::Add => match (negated(a), negated(b)) {
@@ -121,7 +140,9 @@ impl Known<'_> {
     /// A bool that is known: a comparison of numbers of the text.
     fn bool(&self, value: Value) -> Option<bool> {
         match self.node(value) {
-            Node::Compare(what, a, b) => Some(scalar::compare(what, self.number(a)?, self.number(b)?)),
+            Node::Compare(what, a, b) => {
+                Some(scalar::compare(what, self.number(a)?, self.number(b)?))
+            }
             _ => None,
         }
     }

@@ -3,7 +3,9 @@
 
 use proptest::prelude::*;
 use sprat_formula::arbitrary::{Case, Kind, cases};
-use sprat_formula::{Arithmetic, Judgement, Kernel, Node, Output, Precision, Program, Type, reference};
+use sprat_formula::{
+    Arithmetic, Judgement, Kernel, Node, Output, Precision, Program, Type, reference,
+};
 
 const ALL: &[Type] = &[Type::F32, Type::F64];
 
@@ -12,7 +14,9 @@ fn numbers(output: &Output) -> Vec<f64> {
         Output::F32(numbers) => numbers.iter().map(|&x| f64::from(x)).collect(),
         Output::F64(numbers) => numbers.clone(),
         Output::Bool(bools) => bools.iter().map(|&holds| f64::from(u8::from(holds))).collect(),
-        Output::Index(places) => places.iter().map(|&j| f64::from(i32::try_from(j).unwrap())).collect(),
+        Output::Index(places) => {
+            places.iter().map(|&j| f64::from(i32::try_from(j).unwrap())).collect()
+        }
     }
 }
 
@@ -42,8 +46,8 @@ fn f32s(output: &Output) -> bool {
 
 fn same_listing(program: &Program) -> Result<(), TestCaseError> {
     let listing = program.to_string();
-    let again =
-        Kernel::parse(&listing, Precision::F32).map_err(|error| TestCaseError::fail(format!("{error}\n{listing}")))?;
+    let again = Kernel::parse(&listing, Precision::F32)
+        .map_err(|error| TestCaseError::fail(format!("{error}\n{listing}")))?;
     prop_assert_eq!(&again.program, program, "{}", listing);
     Ok(())
 }
@@ -77,8 +81,8 @@ proptest! {
     }
 }
 
-/// What cannot fail because it never happens proves nothing: each operation and reduction is among the programs, and tolerances are not so wide
-/// that anything would pass.
+/// What cannot fail because it never happens proves nothing: each operation and reduction is among
+/// the programs, and tolerances are not so wide that anything would pass.
 #[test]
 fn tame_programs_have_all_there_is() {
     use proptest::strategy::ValueTree;
@@ -90,7 +94,9 @@ fn tame_programs_have_all_there_is() {
     for _ in 0..1000 {
         let case = strategy.new_tree(&mut runner).unwrap().current();
         let contracted = case.program.contracted();
-        let word = |text: String| text.split(|c: char| !c.is_ascii_alphabetic()).take(2).collect::<Vec<_>>().join(" ");
+        let word = |text: String| {
+            text.split(|c: char| !c.is_ascii_alphabetic()).take(2).collect::<Vec<_>>().join(" ")
+        };
         for (node, of) in case.program.nodes().iter().chain(contracted.nodes()) {
             let name = match node {
                 Node::Unary(what, _) => word(format!("{what:?}")),
@@ -106,8 +112,8 @@ fn tame_programs_have_all_there_is() {
             tight += usize::from(*tolerance > 0.0 && *tolerance < 1e-3);
         }
     }
-    // Of two types: 3 kinds of variables, numbers, 5 operations on one, 6 on two, conversion, choice, fusing. Of bools: 4 comparisons, 3 of
-    // logic. And 7 reductions.
+    // Of two types: 3 kinds of variables, numbers, 5 operations on one, 6 on two, conversion,
+    // choice, fusing. Of bools: 4 comparisons, 3 of logic. And 7 reductions.
     assert_eq!(seen.len(), 2 * 18 + 7 + 7, "{seen:?}");
     assert!(seen.values().all(|count| *count >= 20), "{seen:?}");
     assert!(inexact > 500 && tight > inexact * 3 / 4, "{tight} of {inexact}");

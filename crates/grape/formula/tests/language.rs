@@ -1,6 +1,8 @@
 //! The kernel language: what means what, and what is said of what means nothing.
 
-use sprat_formula::{Arithmetic, Column, Inputs, Kernel, Output, Precision, Reduction, Type, reference};
+use sprat_formula::{
+    Arithmetic, Column, Inputs, Kernel, Output, Precision, Reduction, Type, reference,
+};
 
 fn read(text: &str) -> Kernel {
     Kernel::parse(text, Precision::F64).unwrap_or_else(|error| panic!("{error}"))
@@ -16,7 +18,8 @@ fn value(expression: &str, x: f64, y: f64) -> f64 {
 
 fn run(text: &str, x: &[f64], y: &[f64]) -> Vec<Output> {
     let kernel = read(text);
-    let inputs = Inputs::new(&kernel.program, vec![Column::from(x)], vec![Column::from(y)], &[]).unwrap();
+    let inputs =
+        Inputs::new(&kernel.program, vec![Column::from(x)], vec![Column::from(y)], &[]).unwrap();
     reference(&kernel.program, &inputs, Arithmetic::Typed).outputs
 }
 
@@ -55,8 +58,7 @@ fn functions_are_those_that_are_told() {
 
 #[test]
 fn lines_go_on_in_parentheses_and_after_operators() {
-    let long =
-        "vari x\nVarJ y; VARF r, s # results\n/VARF t;;\nr += (x\n + y\n)\ns += x +\n y # here\nt min= x; t min=\n y;";
+    let long = "vari x\nVarJ y; VARF r, s # results\n/VARF t;;\nr += (x\n + y\n)\ns += x +\n y # here\nt min= x; t min=\n y;";
     assert_eq!(run(long, &[1.0], &[2.0]), [3.0, 3.0, 1.0].map(|x| Output::F64(vec![x])));
     assert_eq!(
         error("VARI x\nVARF r\nr += x\n + 1").lines().next().unwrap(),
@@ -71,7 +73,11 @@ fn statements_on_one_result_are_one_contribution() {
     let least = "VARI x\nVARJ y\nVARF r\nr min= x\nr min= y";
     assert_eq!(run(least, &[5.0, 0.0], &[1.0, 2.0]), [Output::F64(vec![1.0, 0.0])]);
     assert_eq!(run(least, &[f64::NAN, 0.0], &[f64::NAN, 2.0]), [Output::F64(vec![2.0, 0.0])]);
-    assert_eq!(run(least, &[3.0], &[f64::NAN]), [Output::F64(vec![3.0])], "what is not a number is passed over");
+    assert_eq!(
+        run(least, &[3.0], &[f64::NAN]),
+        [Output::F64(vec![3.0])],
+        "what is not a number is passed over"
+    );
     let greatest = "VARI x\nVARJ y\nVARF r\nr max= y\nr max= x";
     assert_eq!(run(greatest, &[3.0, f64::NAN], &[f64::NAN, 1.0]), [Output::F64(vec![3.0, 1.0])]);
     let all = "VARI x\nVARJ y\nVARF r, s\nr &= x < y\nr and= y < 9\ns |= x == y\ns or= y > 9";
@@ -84,13 +90,20 @@ fn reductions_of_nothing_and_of_what_is_not_a_number() {
     let text = "VARI x\nVARJ y\nVARF a, b, c, d, e, f, g\na += y\nb min= y\nc max= y\nd and= y > 0\ne or= y > 0\nf argmin= y + x\ng argmax= y + x";
     let empty = run(text, &[1.0], &[]);
     let number = |x| Output::F64(vec![x]);
-    let none = [number(0.0), number(f64::INFINITY), number(f64::NEG_INFINITY), Output::Bool(vec![true])];
+    let none =
+        [number(0.0), number(f64::INFINITY), number(f64::NEG_INFINITY), Output::Bool(vec![true])];
     assert_eq!(empty[..4], none);
-    assert_eq!(empty[4..], [Output::Bool(vec![false]), Output::Index(vec![-1]), Output::Index(vec![-1])]);
+    assert_eq!(
+        empty[4..],
+        [Output::Bool(vec![false]), Output::Index(vec![-1]), Output::Index(vec![-1])]
+    );
     let found = run(text, &[0.0], &[f64::NAN, 3.0, 3.0, 7.0, 7.0]);
     assert!(matches!(&found[0], Output::F64(sum) if sum[0].is_nan()));
     assert_eq!(found[1..4], [number(3.0), number(7.0), Output::Bool(vec![false])]);
-    assert_eq!(found[4..], [Output::Bool(vec![true]), Output::Index(vec![1]), Output::Index(vec![3])]);
+    assert_eq!(
+        found[4..],
+        [Output::Bool(vec![true]), Output::Index(vec![1]), Output::Index(vec![3])]
+    );
     let infinite = run(text, &[0.0], &[f64::INFINITY, f64::INFINITY]);
     assert_eq!(
         (&infinite[0], &infinite[5], &infinite[6]),
@@ -111,7 +124,10 @@ fn types_are_what_is_declared_met_or_asked_for() {
     let declared = "VARI x, y: f32\nVARJ z: f64\nVARF a, b\nVARF c, d: f32\na argmin= x\nb argmin= x + z\nc += x * y + 1e-3\nd += f32(z) + select(x < z, 1, 0)";
     assert_eq!(types(declared, Precision::F64), [Type::F32, Type::F64, Type::F32, Type::F32]);
     // A name of a number of the text is one.
-    assert_eq!(types("VARI x: f32\nVARF r: f32\nthird = 1 / 3\nr += third * x", Precision::F64), [Type::F32]);
+    assert_eq!(
+        types("VARI x: f32\nVARF r: f32\nthird = 1 / 3\nr += third * x", Precision::F64),
+        [Type::F32]
+    );
     assert_eq!(types("VARI x: f32\nVARF r: f64\nr += x", Precision::F32), [Type::F64]);
 }
 
@@ -119,7 +135,12 @@ fn types_are_what_is_declared_met_or_asked_for() {
 fn accuracy_is_bits() {
     let bits = |call: &str| {
         let kernel = read(&format!("VARI x\nVARF r\nr += {call}"));
-        kernel.program.to_string().lines().find_map(|line| line.strip_prefix("v1 = ").map(str::to_owned)).unwrap()
+        kernel
+            .program
+            .to_string()
+            .lines()
+            .find_map(|line| line.strip_prefix("v1 = ").map(str::to_owned))
+            .unwrap()
     };
     assert_eq!(bits("rsqrt(x)"), "rsqrt(x)");
     assert_eq!(bits("rsqrt(x, 1e-4)"), "rsqrt(x, 6.103515625e-5)");
@@ -129,8 +150,9 @@ fn accuracy_is_bits() {
 
 #[test]
 fn what_is_declared_is_kept_in_order() {
-    let kernel =
-        read("VARJ b\nVARI a\nVARF r: f32\nCONST k = -2, l: f32\nFLOPS 3\nVARJ c: f32\nr max= 1\nunused = a * k");
+    let kernel = read(
+        "VARJ b\nVARI a\nVARF r: f32\nCONST k = -2, l: f32\nFLOPS 3\nVARJ c: f32\nr max= 1\nunused = a * k",
+    );
     let program = &kernel.program;
     assert_eq!(program.j().iter().map(|j| j.name.as_str()).collect::<Vec<_>>(), ["b", "c"]);
     assert_eq!(
@@ -138,8 +160,11 @@ fn what_is_declared_is_kept_in_order() {
         (Some(3), Some(-2.0), None)
     );
     assert_eq!((program.results()[0].reduction, program.nodes().len()), (Reduction::Max, 1));
-    let unused: Vec<_> =
-        kernel.unused.iter().map(|unused| (unused.name.as_str(), unused.line, unused.column)).collect();
+    let unused: Vec<_> = kernel
+        .unused
+        .iter()
+        .map(|unused| (unused.name.as_str(), unused.line, unused.column))
+        .collect();
     assert_eq!(unused, [("b", 1, 6), ("l", 4, 15), ("c", 6, 6), ("unused", 8, 1)]);
 }
 
@@ -162,8 +187,14 @@ fn an_error_shows_the_place() {
 fn each_error_says_what_was_expected() {
     let declared = "VARI x\nVARJ y\nVARF r\nCONST k\n";
     let cases = [
-        ("r += x +", "5:9 expected a value: a name, a number, a function or `(`, found the end of the kernel"),
-        ("r += (x + y", "5:12 expected `)` for the `(` of line 5, column 6, found the end of the kernel"),
+        (
+            "r += x +",
+            "5:9 expected a value: a name, a number, a function or `(`, found the end of the kernel",
+        ),
+        (
+            "r += (x + y",
+            "5:12 expected `)` for the `(` of line 5, column 6, found the end of the kernel",
+        ),
         (
             "r += sqrt(x\n* y; r += 1",
             "6:4 expected `)` for the `(` of line 5, column 10, found the end of the statement",
@@ -177,27 +208,51 @@ fn each_error_says_what_was_expected() {
         ("r += x ^ 2", "5:8 '^' means nothing here"),
         ("r += é", "5:6 'é' means nothing here"),
         ("r *= x", "5:3 expected `=`, or a result's `+=` and its like, found `*`"),
-        ("r = x", "5:3 `r` is a result: expected `+=`, `-=`, `max=`, `min=`, `and=`, `or=`, `argmin=` or `argmax=`"),
+        (
+            "r = x",
+            "5:3 `r` is a result: expected `+=`, `-=`, `max=`, `min=`, `and=`, `or=`, `argmin=` or `argmax=`",
+        ),
         ("a += x", "5:1 `a` is not known; the nearest that is: `k`"),
         ("a = x; a += y", "5:10 `a` is not a result: only names of VARF are reduced; expected `=`"),
         ("x += y", "5:1 `x` is given (VARI) and cannot be assigned"),
         ("k = y", "5:1 `k` is given (CONST) and cannot be assigned"),
         ("a = x; a = y", "5:8 `a` is there already, of line 5, column 1: each name is given once"),
-        ("a = r", "5:5 `r` is a result, known when all j are through: its value cannot be used here"),
-        ("sqrt = x", "5:1 `sqrt` is a word of the language, in any case of letters: take another name"),
+        (
+            "a = r",
+            "5:5 `r` is a result, known when all j are through: its value cannot be used here",
+        ),
+        (
+            "sqrt = x",
+            "5:1 `sqrt` is a word of the language, in any case of letters: take another name",
+        ),
         ("r += Min", "5:9 `min` is a function: expected `(` after it, found the end of the kernel"),
         ("r += sqr(x)", "5:6 there is no function `sqr`; the nearest that is: `sqrt`"),
         ("r += sqrt(x, y)", "5:6 `sqrt` takes one number, found 2"),
         ("r += min(x)", "5:6 `min` takes two numbers, found 1"),
         ("r += select()", "5:6 `select` takes a comparison and two numbers, found 0"),
-        ("r += rsqrt(x, y)", "5:15 expected a relative error between 0 and 1, such as 1e-4, as a number"),
-        ("r += rsqrt(x, 2)", "5:15 expected a relative error between 0 and 1, such as 1e-4, as a number"),
+        (
+            "r += rsqrt(x, y)",
+            "5:15 expected a relative error between 0 and 1, such as 1e-4, as a number",
+        ),
+        (
+            "r += rsqrt(x, 2)",
+            "5:15 expected a relative error between 0 and 1, such as 1e-4, as a number",
+        ),
         ("r += x < y", "5:6 expected a number, found a comparison"),
         ("r += select(x, y, 1)", "5:13 expected a comparison, found a number"),
         ("r and= x", "5:8 expected a comparison, found a number"),
-        ("r += select(x < y < 1, 1, 2)", "5:19 comparisons do not chain: expected `a < b and b < c`"),
-        ("r += x; r min= y", "5:11 `r` is reduced by `+=` in line 5, here by `min=`: a result has one reduction"),
-        ("r argmin= x; r argmin= y", "5:16 `r` has its `argmin=` in line 5 already: a result has one of these"),
+        (
+            "r += select(x < y < 1, 1, 2)",
+            "5:19 comparisons do not chain: expected `a < b and b < c`",
+        ),
+        (
+            "r += x; r min= y",
+            "5:11 `r` is reduced by `+=` in line 5, here by `min=`: a result has one reduction",
+        ),
+        (
+            "r argmin= x; r argmin= y",
+            "5:16 `r` has its `argmin=` in line 5 already: a result has one of these",
+        ),
         ("r += x; VARI z", "5:9 VARI comes before the first statement"),
         (
             "VARF s: f32; r += x; s += y",
@@ -207,7 +262,10 @@ fn each_error_says_what_was_expected() {
             "VARF s: f32; r += x; s argmin= y",
             "5:24 `s` was declared f32, and `argmin=` gives a place among j: expected a VARF without a type",
         ),
-        ("VARF s; r += x", "5:6 nothing contributes to the result `s`: expected a statement such as `s += ...`"),
+        (
+            "VARF s; r += x",
+            "5:6 nothing contributes to the result `s`: expected a statement such as `s += ...`",
+        ),
         ("VARI x", "5:6 `x` is there already, of line 1, column 6: each name is given once"),
         ("VARI z: f16", "5:9 expected `f32` or `f64`, found `f16`"),
         ("VARI 3", "5:6 expected a name, found `3`"),
@@ -216,8 +274,13 @@ fn each_error_says_what_was_expected() {
         ("r += -(x < y)", "5:7 expected a number, found a comparison"),
     ];
     for (statement, expected) in cases {
-        let error = Kernel::parse(&format!("{declared}{statement}"), Precision::F64).expect_err(statement);
-        assert_eq!(format!("{}:{} {}", error.line, error.column, error.problem), expected, "{statement}");
+        let error =
+            Kernel::parse(&format!("{declared}{statement}"), Precision::F64).expect_err(statement);
+        assert_eq!(
+            format!("{}:{} {}", error.line, error.column, error.problem),
+            expected,
+            "{statement}"
+        );
     }
     assert_eq!(
         error("x = 1").lines().next().unwrap(),
@@ -231,16 +294,23 @@ fn each_error_says_what_was_expected() {
 
 #[test]
 fn what_grows_has_limits() {
-    let problem = |text: &str| error(text).lines().next().unwrap().split_once(": ").unwrap().1.to_owned();
+    let problem =
+        |text: &str| error(text).lines().next().unwrap().split_once(": ").unwrap().1.to_owned();
     let declared = "VARI x\nVARF r\n";
     let deep = |depth: usize| format!("{declared}r += {}x{}", "(".repeat(depth), ")".repeat(depth));
     assert!(Kernel::parse(&deep(64), Precision::F64).is_ok());
-    assert_eq!(problem(&deep(65)), "expressions are nested deeper than 64: give a part of it a name");
+    assert_eq!(
+        problem(&deep(65)),
+        "expressions are nested deeper than 64: give a part of it a name"
+    );
     assert_eq!(
         problem(&format!("{declared}r += {}x", "-".repeat(100))),
         "expressions are nested deeper than 64: give a part of it a name"
     );
-    assert_eq!(problem(&"#".repeat((1 << 20) + 1)), "the kernel has 1048577 bytes, 1048576 are the limit");
+    assert_eq!(
+        problem(&"#".repeat((1 << 20) + 1)),
+        "the kernel has 1048577 bytes, 1048576 are the limit"
+    );
     assert_eq!(problem(&format!("VARI {}", "x".repeat(65))), "a name of more than 64 characters");
     let many: Vec<String> = (0..65).map(|at| format!("x{at}")).collect();
     assert_eq!(problem(&format!("VARI {}", many.join(","))), "more than 64 names in VARI");
@@ -249,5 +319,7 @@ fn what_grows_has_limits() {
     let statements = format!("{declared}{}", "r += x;".repeat(8192));
     assert_eq!(problem(&statements), "more than 8192 statements");
     // Long, not deep.
-    assert!(Kernel::parse(&format!("{declared}r += x{}", "*1".repeat(200_000)), Precision::F64).is_ok());
+    assert!(
+        Kernel::parse(&format!("{declared}r += x{}", "*1".repeat(200_000)), Precision::F64).is_ok()
+    );
 }

@@ -1,5 +1,6 @@
-//! Expressions by chance: what the reference makes of their text is what an evaluator of the test's own makes of their tree; a listing
-//! reads as the same program; contracted programs give the same within rounding.
+//! Expressions by chance: what the reference makes of their text is what an evaluator of the test's
+//! own makes of their tree; a listing reads as the same program; contracted programs give the same
+//! within rounding.
 
 use proptest::prelude::*;
 use sprat_formula::{Arithmetic, Column, Inputs, Kernel, Output, Precision, Program, reference};
@@ -23,7 +24,9 @@ impl Tree {
             Self::Variable(at) => VARIABLES[*at].to_owned(),
             Self::Unary("-", a) => format!("(-{})", a.text()),
             Self::Unary(name, a) => format!("{name}({})", a.text()),
-            Self::Binary(name @ ("min" | "max"), a, b) => format!("{name}({}, {})", a.text(), b.text()),
+            Self::Binary(name @ ("min" | "max"), a, b) => {
+                format!("{name}({}, {})", a.text(), b.text())
+            }
             Self::Binary(sign, a, b) => format!("({} {sign} {})", a.text(), b.text()),
             Self::Select(sign, [a, b, c, d]) => {
                 format!("select({} {sign} {}, {}, {})", a.text(), b.text(), c.text(), d.text())
@@ -137,7 +140,9 @@ fn column(x: &f64) -> Column<'_> {
 }
 
 fn run(program: &Program, [xi, yi, xj, yj]: &[f64; 4], arithmetic: Arithmetic) -> Output {
-    let inputs = Inputs::new(program, vec![column(xi), column(yi)], vec![column(xj), column(yj)], &[]).unwrap();
+    let inputs =
+        Inputs::new(program, vec![column(xi), column(yi)], vec![column(xj), column(yj)], &[])
+            .unwrap();
     reference(program, &inputs, arithmetic).outputs.remove(0)
 }
 

@@ -1,12 +1,17 @@
 //! The ready kernels against loops written by hand.
 
 use sprat_chance::xorshift;
-use sprat_formula::{Arithmetic, Column, Inputs, Judgement, Kernel, Output, Precision, READY, ready, reference};
+use sprat_formula::{
+    Arithmetic, Column, Inputs, Judgement, Kernel, Output, Precision, READY, ready, reference,
+};
 
 /// Numbers by chance, the same every time, from -1 to 1.
 fn numbers(seed: u64, count: usize) -> Vec<f64> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut next = || f64::from(u32::try_from(xorshift(&mut state) >> 32).unwrap()) / f64::from(u32::MAX) * 2.0 - 1.0;
+    let mut next = || {
+        f64::from(u32::try_from(xorshift(&mut state) >> 32).unwrap()) / f64::from(u32::MAX) * 2.0
+            - 1.0
+    };
     (0..count).map(|_| next()).collect()
 }
 
@@ -19,20 +24,23 @@ fn given(columns: &[Vec<f64>]) -> Vec<Column<'_>> {
 }
 
 fn run(name: &str, i: &[Vec<f64>], j: &[Vec<f64>]) -> Judgement {
-    let kernel = Kernel::parse(ready(name).unwrap().text, Precision::F64).unwrap_or_else(|error| panic!("{error}"));
+    let kernel = Kernel::parse(ready(name).unwrap().text, Precision::F64)
+        .unwrap_or_else(|error| panic!("{error}"));
     let constants = vec![None; kernel.program.constants().len()];
     let inputs = Inputs::new(&kernel.program, given(i), given(j), &constants).unwrap();
     reference(&kernel.program, &inputs, Arithmetic::Wide)
 }
 
-/// Results of a kernel against what a function says of each i, to nearly all digits of the terms' sum.
+/// Results of a kernel against what a function says of each i, to nearly all digits of the terms'
+/// sum.
 fn check(judgement: &Judgement, expected: &[Vec<f64>]) {
     assert_eq!(judgement.outputs.len(), expected.len());
     for (result, (output, expected)) in judgement.outputs.iter().zip(expected).enumerate() {
         let Output::F64(output) = output else { panic!("result {result} is not f64: {output:?}") };
         assert_eq!(output.len(), expected.len());
         for (i, (found, expected)) in output.iter().zip(expected).enumerate() {
-            let size = judgement.magnitudes[result].get(i).copied().unwrap_or(0.0).max(expected.abs());
+            let size =
+                judgement.magnitudes[result].get(i).copied().unwrap_or(0.0).max(expected.abs());
             let close = (found - expected).abs() <= 1e-13 * size;
             assert!(close, "result {result} of {i}: {found}, by hand {expected}");
         }
@@ -40,7 +48,11 @@ fn check(judgement: &Judgement, expected: &[Vec<f64>]) {
 }
 
 /// For each i a sum over all j of some numbers.
-fn sums<const N: usize>(ni: usize, nj: usize, pair: impl Fn(usize, usize) -> [f64; N]) -> Vec<Vec<f64>> {
+fn sums<const N: usize>(
+    ni: usize,
+    nj: usize,
+    pair: impl Fn(usize, usize) -> [f64; N],
+) -> Vec<Vec<f64>> {
     let sum = |result: usize, i: usize| (0..nj).map(|j| pair(i, j)[result]).sum();
     (0..N).map(|result| (0..ni).map(|i| sum(result, i)).collect()).collect()
 }
@@ -49,12 +61,16 @@ fn sums<const N: usize>(ni: usize, nj: usize, pair: impl Fn(usize, usize) -> [f6
 fn all_are_read_with_nothing_unused_and_say_where_they_are_from() {
     for kernel in READY {
         for precision in [Precision::F32, Precision::F64] {
-            let read = Kernel::parse(kernel.text, precision).unwrap_or_else(|error| panic!("{}: {error}", kernel.name));
+            let read = Kernel::parse(kernel.text, precision)
+                .unwrap_or_else(|error| panic!("{}: {error}", kernel.name));
             assert_eq!(read.unused, [], "{}", kernel.name);
             let again = Kernel::parse(&read.program.to_string(), Precision::F32).unwrap();
             assert_eq!(again.program, read.program, "{}", kernel.name);
         }
-        assert!(kernel.text.starts_with("# ") && (kernel.text.contains("(19") || kernel.text.contains("(20")));
+        assert!(
+            kernel.text.starts_with("# ")
+                && (kernel.text.contains("(19") || kernel.text.contains("(20"))
+        );
     }
     assert_eq!(ready("gravity").unwrap().name, "gravity");
     assert_eq!(ready("levity"), None);
@@ -134,10 +150,16 @@ fn nearest_is_another_particle() {
     let expected: Vec<(f64, usize)> = (0..25).map(by_hand).collect();
     assert_eq!((expected[3], expected[7]), ((0.0, 7), (0.0, 3)));
     let places = expected.iter().map(|(_, b)| i64::try_from(*b).unwrap()).collect();
-    assert_eq!(judgement.outputs, [Output::F64(expected.iter().map(|(r2, _)| *r2).collect()), Output::Index(places)]);
+    assert_eq!(
+        judgement.outputs,
+        [Output::F64(expected.iter().map(|(r2, _)| *r2).collect()), Output::Index(places)]
+    );
     // One alone has no neighbour.
     let alone: Vec<Vec<f64>> = all.iter().map(|column| column[..1].to_vec()).collect();
-    assert_eq!(run("nearest", &alone, &alone).outputs, [Output::F64(vec![f64::INFINITY]), Output::Index(vec![-1])]);
+    assert_eq!(
+        run("nearest", &alone, &alone).outputs,
+        [Output::F64(vec![f64::INFINITY]), Output::Index(vec![-1])]
+    );
 }
 
 #[test]

@@ -1,15 +1,19 @@
-//! What is simplified is the same, signs of zeros and what is not a number included; and sums keep what they round.
+//! What is simplified is the same, signs of zeros and what is not a number included; and sums keep
+//! what they round.
 
 use sprat_formula::{Arithmetic, Column, Inputs, Kernel, Output, Precision, reference};
 
 /// 5 / 3 is not 5 * (1 / 3).
-const NUMBERS: [f64; 10] = [0.0, -0.0, 1.5, -3.0, 5.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 5e-324, 1e308];
+const NUMBERS: [f64; 10] =
+    [0.0, -0.0, 1.5, -3.0, 5.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 5e-324, 1e308];
 
 fn run(statements: &str, x: &[f64], y: &[f64]) -> f64 {
     let text = format!("VARI x\nVARJ y\nVARF r\n{statements}");
-    let program = Kernel::parse(&text, Precision::F64).unwrap_or_else(|error| panic!("{error}")).program;
+    let program =
+        Kernel::parse(&text, Precision::F64).unwrap_or_else(|error| panic!("{error}")).program;
     let inputs = Inputs::new(&program, vec![Column::from(x)], vec![Column::from(y)], &[]).unwrap();
-    let Output::F64(found) = reference(&program, &inputs, Arithmetic::Typed).outputs.remove(0) else {
+    let Output::F64(found) = reference(&program, &inputs, Arithmetic::Typed).outputs.remove(0)
+    else {
         panic!("of f64")
     };
     found[0]
@@ -60,7 +64,11 @@ fn identities_hold_for_all_numbers() {
                 // The least of one shows the sign of 0; where it is no number, it is passed over.
                 let found = run(&format!("r min= {expression}"), &[x], &[y]);
                 let wanted = if expected.is_nan() { f64::INFINITY } else { expected };
-                assert_eq!(found.to_bits(), wanted.to_bits(), "{expression} of {x}, {y}: {found}, not {expected}");
+                assert_eq!(
+                    found.to_bits(),
+                    wanted.to_bits(),
+                    "{expression} of {x}, {y}: {found}, not {expected}"
+                );
             }
         }
     }
@@ -76,8 +84,10 @@ fn sums_keep_what_they_round() {
 #[test]
 fn reciprocals_are_of_the_type() {
     let text = "VARI x\nVARJ y\nVARF r\nr += x / 2.938735877055719e-39";
-    let program = Kernel::parse(text, Precision::F32).unwrap_or_else(|error| panic!("{error}")).program;
+    let program =
+        Kernel::parse(text, Precision::F32).unwrap_or_else(|error| panic!("{error}")).program;
     let (x, y) = ([f64::from(f32::MIN_POSITIVE)], [0.0]);
-    let inputs = Inputs::new(&program, vec![Column::from(&x[..])], vec![Column::from(&y[..])], &[]).unwrap();
+    let inputs =
+        Inputs::new(&program, vec![Column::from(&x[..])], vec![Column::from(&y[..])], &[]).unwrap();
     assert_eq!(reference(&program, &inputs, Arithmetic::Typed).outputs, [Output::F32(vec![4.0])]);
 }

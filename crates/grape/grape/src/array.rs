@@ -29,7 +29,8 @@ enum Numbers {
 }
 
 impl Array {
-    /// Reads a file that `numpy.save` wrote: `float32` or `float64`, of one dimension (one column) or two.
+    /// Reads a file that `numpy.save` wrote: `float32` or `float64`, of one dimension (one column)
+    /// or two.
     ///
     /// # Errors
     /// [`Error::File`], [`Error::Array`].
@@ -38,8 +39,8 @@ impl Array {
         let array = |why: String| Error::Array { path: path.to_owned(), why };
         let opened = File::open(path).map_err(file)?;
         let len = opened.metadata().map_err(file)?.len();
-        let npy =
-            NpyFile::new(BufReader::new(opened)).map_err(|error| array(format!("no array of NumPy's: {error}")))?;
+        let npy = NpyFile::new(BufReader::new(opened))
+            .map_err(|error| array(format!("no array of NumPy's: {error}")))?;
         let by_column = npy.order() == Order::Fortran;
         let (rows, columns) = match *npy.shape() {
             [rows] => (rows, 1),
@@ -47,15 +48,18 @@ impl Array {
             ref shape => return Err(array(format!("it has {} dimensions", shape.len()))),
         };
         let count = rows.checked_mul(columns).filter(|count| *count <= MAX_NUMBERS);
-        let count =
-            count.ok_or_else(|| array(format!("{rows} times {columns} numbers are more than {MAX_NUMBERS}")))?;
+        let count = count.ok_or_else(|| {
+            array(format!("{rows} times {columns} numbers are more than {MAX_NUMBERS}"))
+        })?;
         let kind = match npy.dtype() {
             DType::Plain(plain) if plain.type_char() == TypeChar::Float => plain.size_field(),
             other => return Err(array(format!("it is of {}", other.descr()))),
         };
         // Room is made for what a file says that it has: it must be as long.
         if len < count * kind {
-            return Err(array(format!("it ends too early: {count} numbers of {kind} bytes in a file of {len}")));
+            return Err(array(format!(
+                "it ends too early: {count} numbers of {kind} bytes in a file of {len}"
+            )));
         }
         let short = |error: std::io::Error| array(format!("it ends too early: {error}"));
         let numbers = match kind {
@@ -82,10 +86,13 @@ impl Array {
     /// On its way to other ranks: what it is, then its numbers.
     fn words(&self) -> Vec<u64> {
         let wide = matches!(self.numbers, Numbers::F64(_));
-        let head = [u64::from(wide), self.rows as u64, self.columns as u64, u64::from(self.by_column)];
+        let head =
+            [u64::from(wide), self.rows as u64, self.columns as u64, u64::from(self.by_column)];
         let mut words = head.to_vec();
         match &self.numbers {
-            Numbers::F32(numbers) => words.extend(numbers.iter().map(|number| u64::from(number.to_bits()))),
+            Numbers::F32(numbers) => {
+                words.extend(numbers.iter().map(|number| u64::from(number.to_bits())))
+            }
             Numbers::F64(numbers) => words.extend(numbers.iter().map(|number| number.to_bits())),
         }
         words
@@ -93,7 +100,8 @@ impl Array {
 
     /// What [`Array::words`] made.
     fn of_words(words: &[u64]) -> Self {
-        let (&[wide, rows, columns, by_column], numbers) = words.split_first_chunk().expect("a head went in");
+        let (&[wide, rows, columns, by_column], numbers) =
+            words.split_first_chunk().expect("a head went in");
         let fits = |count| usize::try_from(count).expect("as many as were read");
         let (rows, columns) = (fits(rows), fits(columns));
         assert_eq!(numbers.len(), rows * columns, "as many numbers as went in");
@@ -129,15 +137,20 @@ impl Array {
         };
         let columns = 0..self.columns;
         let all = columns.map(|column| match &self.numbers {
-            Numbers::F32(numbers) => Column::strided(Data::F32(&numbers[part(column, numbers.len())]), stride),
-            Numbers::F64(numbers) => Column::strided(Data::F64(&numbers[part(column, numbers.len())]), stride),
+            Numbers::F32(numbers) => {
+                Column::strided(Data::F32(&numbers[part(column, numbers.len())]), stride)
+            }
+            Numbers::F64(numbers) => {
+                Column::strided(Data::F64(&numbers[part(column, numbers.len())]), stride)
+            }
         });
         all.collect()
     }
 }
 
-/// Writes results to a file that `numpy.load` reads: a row a particle, a column a result. All are `float32` or all `float64`: the latter where any
-/// is, and where there are indices. A bool is 0 or 1.
+/// Writes results to a file that `numpy.load` reads: a row a particle, a column a result. All are
+/// `float32` or all `float64`: the latter where any is, and where there are indices. A bool is 0 or
+/// 1.
 ///
 /// # Errors
 /// [`Error::File`].
@@ -161,7 +174,8 @@ pub(crate) fn write<T: npyz::AutoSerialize>(
     numbers: impl Iterator<Item = T>,
 ) -> std::io::Result<()> {
     let mut file = BufWriter::new(File::create(path)?);
-    let mut writer = npyz::WriteOptions::new().default_dtype().shape(shape).writer(&mut file).begin_nd()?;
+    let mut writer =
+        npyz::WriteOptions::new().default_dtype().shape(shape).writer(&mut file).begin_nd()?;
     writer.extend(numbers)?;
     writer.finish()?;
     file.flush()

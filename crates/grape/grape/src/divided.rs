@@ -1,4 +1,5 @@
-//! A kernel that ranks run together: each has its part of i, or of j, and then all have all results.
+//! A kernel that ranks run together: each has its part of i, or of j, and then all have all
+//! results.
 
 use crate::engine::{Engine, Kernel};
 use crate::error::Error;
@@ -11,7 +12,8 @@ pub enum Divide {
     /// i: each result is one rank's, and what it would be of one alone.
     #[default]
     I,
-    /// j: each rank has a part of every result, and these are reduced. Sums are added in another order than by one alone.
+    /// j: each rank has a part of every result, and these are reduced. Sums are added in another
+    /// order than by one alone.
     J,
 }
 
@@ -30,17 +32,28 @@ impl<'r> Divided<'r> {
     ///
     /// # Errors
     /// What the engine says.
-    pub fn new(program: &Program, engine: &Engine, ranks: &'r Ranks, by: Divide) -> Result<Self, Error> {
+    pub fn new(
+        program: &Program,
+        engine: &Engine,
+        ranks: &'r Ranks,
+        by: Divide,
+    ) -> Result<Self, Error> {
         // One rank has all of both.
         let by = if ranks.count() == 1 { Divide::I } else { by };
         let compiled = match by {
             Divide::I => program.clone(),
             Divide::J => program.with_extremes(),
         };
-        Ok(Self { ranks, kernel: Kernel::of(compiled, engine)?, by, results: program.results().len() })
+        Ok(Self {
+            ranks,
+            kernel: Kernel::of(compiled, engine)?,
+            by,
+            results: program.results().len(),
+        })
     }
 
-    /// The results, in the order of the program's, for each i; on every rank. All must come here, with the same inputs.
+    /// The results, in the order of the program's, for each i; on every rank. All must come here,
+    /// with the same inputs.
     ///
     /// # Errors
     /// [`Error::Stopped`].
@@ -63,13 +76,17 @@ impl<'r> Divided<'r> {
                 Divide::J => inputs.ni(),
             };
             let each = mine.iter().enumerate();
-            let part = each.map(|(at, like)| output(like, &words[at * len..(at + 1) * len])).collect::<Vec<_>>();
+            let part = each
+                .map(|(at, like)| output(like, &words[at * len..(at + 1) * len]))
+                .collect::<Vec<_>>();
             (part, ranks.part_of(inputs.nj(), rank).start)
         });
         let (mut found, _) = parts.next().expect("there is a first rank");
         for (part, first_j) in parts {
             match self.by {
-                Divide::I => found.iter_mut().zip(part).for_each(|(found, part)| append(found, part)),
+                Divide::I => {
+                    found.iter_mut().zip(part).for_each(|(found, part)| append(found, part))
+                }
                 Divide::J => self.reduce(&mut found, part, first_j),
             }
         }
@@ -114,9 +131,14 @@ fn both(found: &mut Output, part: Output, reduction: Reduction) {
     match (found, part) {
         #[expect(clippy::cast_possible_truncation, reason = "rounded to its type")]
         (Output::F32(found), Output::F32(part)) => {
-            found.iter_mut().zip(part).for_each(|(a, b)| *a = one(f64::from(*a), f64::from(b)) as f32);
+            found
+                .iter_mut()
+                .zip(part)
+                .for_each(|(a, b)| *a = one(f64::from(*a), f64::from(b)) as f32);
         }
-        (Output::F64(found), Output::F64(part)) => found.iter_mut().zip(part).for_each(|(a, b)| *a = one(*a, b)),
+        (Output::F64(found), Output::F64(part)) => {
+            found.iter_mut().zip(part).for_each(|(a, b)| *a = one(*a, b))
+        }
         (Output::Bool(found), Output::Bool(part)) => {
             let and = reduction == Reduction::And;
             found.iter_mut().zip(part).for_each(|(a, b)| *a = if and { *a && b } else { *a || b });
@@ -185,19 +207,34 @@ all and= xj > xi - 9; any or= xj == xi";
         for engine in [Engine::default(), Engine::Reference, Engine::GrapeDr(Shape::DESIGN)] {
             for precision in [Precision::F32, Precision::F64] {
                 let program = sprat_formula::Kernel::parse(KERNEL, precision).unwrap().program;
-                let inputs =
-                    Inputs::new(&program, vec![Column::from(&i[..])], vec![Column::from(&j[..])], &[]).unwrap();
+                let inputs = Inputs::new(
+                    &program,
+                    vec![Column::from(&i[..])],
+                    vec![Column::from(&j[..])],
+                    &[],
+                )
+                .unwrap();
                 let whole = Kernel::of(program.clone(), &engine).unwrap().run(&inputs);
                 let kernel = Kernel::of(program.with_extremes(), &engine).unwrap();
-                let divided = Divided { ranks: &ALONE, kernel, by: Divide::J, results: whole.len() };
+                let divided =
+                    Divided { ranks: &ALONE, kernel, by: Divide::J, results: whole.len() };
                 for (first, second) in [(0, 5), (4, 4), (3, 7), (6, 11), (11, 11), (0, 11)] {
                     let mut found = divided.kernel.run(&inputs.of_j(0..first));
                     for part in [first..second, second..j.len()] {
-                        divided.reduce(&mut found, divided.kernel.run(&inputs.of_j(part.clone())), part.start);
+                        divided.reduce(
+                            &mut found,
+                            divided.kernel.run(&inputs.of_j(part.clone())),
+                            part.start,
+                        );
                     }
                     found.truncate(whole.len());
-                    // Few numbers, of few digits: even sums are exact. One that is no number is not itself.
-                    assert_eq!(format!("{found:?}"), format!("{whole:?}"), "{engine:?} {precision:?} {first} {second}");
+                    // Few numbers, of few digits: even sums are exact. One that is no number is not
+                    // itself.
+                    assert_eq!(
+                        format!("{found:?}"),
+                        format!("{whole:?}"),
+                        "{engine:?} {precision:?} {first} {second}"
+                    );
                 }
             }
         }

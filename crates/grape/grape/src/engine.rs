@@ -39,7 +39,8 @@ enum Made {
 }
 
 impl Kernel {
-    /// Reads a kernel's text and compiles it; variables and results that do not say their type have this precision.
+    /// Reads a kernel's text and compiles it; variables and results that do not say their type have
+    /// this precision.
     ///
     /// # Errors
     /// [`Error::Syntax`], and what the engine says.
@@ -50,11 +51,14 @@ impl Kernel {
     /// Compiles a program.
     ///
     /// # Errors
-    /// What the engine says: a kernel that is too large for it, or a processor that lacks what it was told to use.
+    /// What the engine says: a kernel that is too large for it, or a processor that lacks what it
+    /// was told to use.
     pub fn of(program: Program, engine: &Engine) -> Result<Self, Error> {
         let made = match engine {
             Engine::Vector(options) => Made::Vector(Box::new(Compiled::new(&program, *options)?)),
-            Engine::GrapeDr(shape) => Made::GrapeDr(Box::new(sprat_grapedr::compile(&program)?), *shape),
+            Engine::GrapeDr(shape) => {
+                Made::GrapeDr(Box::new(sprat_grapedr::compile(&program)?), *shape)
+            }
             Engine::Reference => Made::Reference,
         };
         Ok(Self { program, made })
@@ -66,7 +70,8 @@ impl Kernel {
         &self.program
     }
 
-    /// The results, in the order of the program's, for each i. Whatever the numbers are, there is a result, as the kernel language says.
+    /// The results, in the order of the program's, for each i. Whatever the numbers are, there is a
+    /// result, as the kernel language says.
     ///
     /// # Panics
     /// Inputs that were checked against another program.
@@ -75,8 +80,8 @@ impl Kernel {
         self.run_part(inputs, 0..inputs.ni())
     }
 
-    /// The results of some i: what [`Kernel::run`] has of them, bit for bit, but for a GRAPE-DR, which divides j among more blocks where i are
-    /// fewer, and so adds in another order.
+    /// The results of some i: what [`Kernel::run`] has of them, bit for bit, but for a GRAPE-DR,
+    /// which divides j among more blocks where i are fewer, and so adds in another order.
     ///
     /// # Panics
     /// i that there are not, or inputs that were checked against another program.
@@ -84,7 +89,9 @@ impl Kernel {
     pub fn run_part(&self, inputs: &Inputs<'_>, i: Range<usize>) -> Vec<Output> {
         match &self.made {
             Made::Vector(compiled) => compiled.run_part(inputs, i),
-            Made::GrapeDr(kernel, shape) => sprat_grapedr::run(kernel, &inputs.of_i(i), *shape, None).outputs,
+            Made::GrapeDr(kernel, shape) => {
+                sprat_grapedr::run(kernel, &inputs.of_i(i), *shape, None).outputs
+            }
             Made::Reference => reference(&self.program, &inputs.of_i(i), Arithmetic::Wide).outputs,
         }
     }

@@ -1,5 +1,6 @@
-//! Kernels of particle interactions, as programs use them: text is compiled for an [`Engine`] and run on arrays, which come from and go to NumPy's
-//! files, by one process or by [ranks](Divided) that divide the work; and bodies that attract each other are followed over time ([`nbody`]).
+//! Kernels of particle interactions, as programs use them: text is compiled for an [`Engine`] and
+//! run on arrays, which come from and go to NumPy's files, by one process or by [ranks](Divided)
+//! that divide the work; and bodies that attract each other are followed over time ([`nbody`]).
 //!
 //! ```
 //! use sprat_grape::{Column, Engine, Inputs, Kernel, Output, Precision};
@@ -24,8 +25,11 @@ pub use divided::{Divide, Divided};
 pub use engine::{Engine, Kernel};
 pub use error::Error;
 pub use sprat_formula::{
-    Column, Data, DataError, Field, Inputs, MAX_PARTICLES, Output, Precision, Program, READY, Ready, SyntaxError, ready,
+    Column, Data, DataError, Field, Inputs, MAX_PARTICLES, Output, Precision, Program, READY,
+    Ready, SyntaxError, ready,
 };
 pub use sprat_grapedr::{MatrixError, Shape, Sides};
 pub use sprat_ranks::{ALONE, JoinError, Ranks, Stopped};
-pub use sprat_vector::{Error as VectorError, Options, THREADS_PER_PROCESSOR, Target, Threads, check_threads};
+pub use sprat_vector::{
+    Error as VectorError, Options, THREADS_PER_PROCESSOR, Target, Threads, check_threads,
+};

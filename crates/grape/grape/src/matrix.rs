@@ -1,4 +1,5 @@
-//! Dense matrices on this processor, by a library (faer): what the simulated machine's are to be seen beside.
+//! Dense matrices on this processor, by a library (faer): what the simulated machine's are to be
+//! seen beside.
 
 use faer::dyn_stack::{MemBuffer, MemStack};
 use faer::linalg::lu::partial_pivoting::factor::{lu_in_place, lu_in_place_scratch};
@@ -12,9 +13,17 @@ use sprat_vector::Threads;
 ///
 /// # Errors
 /// [`MatrixError::Size`]: a matrix does not have its sides.
-pub fn dgemm(threads: &Threads, sides: Sides, a: &[f64], b: &[f64], c: &mut [f64]) -> Result<(), MatrixError> {
+pub fn dgemm(
+    threads: &Threads,
+    sides: Sides,
+    a: &[f64],
+    b: &[f64],
+    c: &mut [f64],
+) -> Result<(), MatrixError> {
     let Sides { m, n, k } = sides;
-    for (name, given, rows, columns) in [("A", a.len(), m, k), ("B", b.len(), k, n), ("C", c.len(), m, n)] {
+    for (name, given, rows, columns) in
+        [("A", a.len(), m, k), ("B", b.len(), k, n), ("C", c.len(), m, n)]
+    {
         MatrixError::check(name, given, rows, columns)?;
     }
     let (a, b) = (MatRef::from_row_major_slice(a, m, k), MatRef::from_row_major_slice(b, k, n));

@@ -12,7 +12,8 @@ fn npy(folder: &Path, head: &str, bytes: &[u8]) -> PathBuf {
     head += &" ".repeat(127 - 10 - head.len());
     head.push('\n');
     let len = u16::try_from(head.len()).expect("short").to_le_bytes();
-    fs::write(&path, [b"\x93NUMPY\x01\x00", &len[..], head.as_bytes(), bytes].concat()).expect("written");
+    fs::write(&path, [b"\x93NUMPY\x01\x00", &len[..], head.as_bytes(), bytes].concat())
+        .expect("written");
     path
 }
 
@@ -33,12 +34,17 @@ fn both_orders_and_types_are_read() {
     let by_row = vec![vec![0.0, 1.0, 2.0], vec![3.0, 4.0, 5.0]];
     let by_column = vec![vec![0.0, 2.0, 4.0], vec![1.0, 3.0, 5.0]];
     let read = |descr, fortran, shape, bytes: &[u8]| {
-        rows(&Array::read(&npy(folder.path(), &head(descr, fortran, shape), bytes)).expect("an array"))
+        rows(
+            &Array::read(&npy(folder.path(), &head(descr, fortran, shape), bytes))
+                .expect("an array"),
+        )
     };
     assert_eq!(read("'<f8'", "False", "(2, 3)", &f64s), by_row);
     assert_eq!(read("'<f4'", "False", "(2, 3)", &f32s), by_row);
     assert_eq!(read("'<f8'", "True", "(2, 3)", &f64s), by_column);
-    let turned = |bytes: &[u8], size| bytes.chunks(size).flat_map(|one| one.iter().rev().copied()).collect::<Vec<u8>>();
+    let turned = |bytes: &[u8], size| {
+        bytes.chunks(size).flat_map(|one| one.iter().rev().copied()).collect::<Vec<u8>>()
+    };
     assert_eq!(read("'>f8'", "False", "(2, 3)", &turned(&f64s, 8)), by_row);
     assert_eq!(read("'>f4'", "True", "(2, 3)", &turned(&f32s, 4)), by_column);
     assert_eq!(read("'<f4'", "False", "(6,)", &f32s).concat(), [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
@@ -54,14 +60,18 @@ fn what_is_no_array_is_said() {
     };
     assert!(told(&head("'<f8'", "False", "(2, 3)"), &[0; 40]).contains("ends too early"));
     assert!(told(&head("'<i4'", "False", "(2,)"), &[0; 8]).contains("it is of '<i4'"));
-    for (descr, size) in [("<i8", 8), ("<u2", 2), ("|b1", 1), ("<c8", 8), ("<U4", 16), ("<M8[ns]", 8), ("<f16", 16)] {
+    for (descr, size) in
+        [("<i8", 8), ("<u2", 2), ("|b1", 1), ("<c8", 8), ("<U4", 16), ("<M8[ns]", 8), ("<f16", 16)]
+    {
         let said = told(&head(&format!("'{descr}'"), "False", "(1,)"), &vec![0; size]);
         assert!(said.contains("float32 or float64"), "{descr}: {said}");
     }
     assert!(told(&head("[('x', '<f8')]", "False", "(1,)"), &[0; 8]).contains("float32 or float64"));
     assert!(told(&head("'<f2'", "False", "(2,)"), &[0; 4]).contains("2 bytes"));
     assert!(told(&head("'<f8'", "False", "(1, 1, 1)"), &[0; 8]).contains("3 dimensions"));
-    assert!(told(&head("'<f8'", "False", "(4294967296, 4294967296)"), &[]).contains("are more than"));
+    assert!(
+        told(&head("'<f8'", "False", "(4294967296, 4294967296)"), &[]).contains("are more than")
+    );
     assert!(told("nonsense", &[]).contains("no array of NumPy's"));
     let nowhere = Array::read(&folder.path().join("none.npy"));
     assert!(matches!(nowhere, Err(Error::File { .. })), "{nowhere:?}");

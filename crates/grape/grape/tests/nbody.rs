@@ -1,20 +1,31 @@
 //! Bodies over time, held against what is known of them.
 #![allow(missing_docs, reason = "a test is no library")]
 
-use sprat_grape::nbody::{Bodies, Gravity, Run, Scheme, at, picture, plummer, read_snapshot, write_snapshot};
+use sprat_grape::nbody::{
+    Bodies, Gravity, Run, Scheme, at, picture, plummer, read_snapshot, write_snapshot,
+};
 use sprat_grape::{ALONE, Engine, Error, Precision, Shape};
 use std::f64::consts::PI;
 
-/// Two bodies of one mass each half, on an ellipse of eccentricity 0.5 and semi-major axis 1: the period is 2 pi.
+/// Two bodies of one mass each half, on an ellipse of eccentricity 0.5 and semi-major axis 1: the
+/// period is 2 pi.
 fn two() -> Bodies {
     // At the far end, r = 1.5 and v = sqrt((1 - 0.5) / 1.5).
     let (r, v) = (0.75, 0.5 * (0.5_f64 / 1.5).sqrt());
     let zero = || vec![0.0; 2];
-    Bodies::new(vec![0.5; 2], [vec![r, -r], zero(), zero()], [zero(), vec![v, -v], zero()]).expect("two bodies")
+    Bodies::new(vec![0.5; 2], [vec![r, -r], zero(), zero()], [zero(), vec![v, -v], zero()])
+        .expect("two bodies")
 }
 
-fn run(engine: &Engine, precision: Precision, softening: f64, bodies: Bodies, scheme: Scheme) -> Run<'static> {
-    let gravity = Gravity::new(engine, precision, softening, &ALONE).expect("kernels that are ready");
+fn run(
+    engine: &Engine,
+    precision: Precision,
+    softening: f64,
+    bodies: Bodies,
+    scheme: Scheme,
+) -> Run<'static> {
+    let gravity =
+        Gravity::new(engine, precision, softening, &ALONE).expect("kernels that are ready");
     Run::new(gravity, bodies, scheme).expect("a step")
 }
 
@@ -25,7 +36,9 @@ fn go(run: &mut Run<'_>, until: f64) {
 #[test]
 fn an_orbit_closes() {
     // Orders differ: half the step, a quarter and a sixteenth of the error.
-    for (scheme, bound) in [(Scheme::Leapfrog { step: 2e-3 }, 1e-4), (Scheme::Hermite { eta: 1e-4 }, 1e-8)] {
+    for (scheme, bound) in
+        [(Scheme::Leapfrog { step: 2e-3 }, 1e-4), (Scheme::Hermite { eta: 1e-4 }, 1e-8)]
+    {
         let mut run = run(&Engine::default(), Precision::F64, 1e-7, two(), scheme);
         go(&mut run, 2.0 * PI);
         let (begin, end) = (two(), run.bodies());
@@ -65,7 +78,8 @@ fn a_cluster_is_in_balance_and_stays_what_it_is() {
     let bodies = plummer(1024, 1).expect("a cluster");
     assert_eq!(bodies, plummer(1024, 1).expect("the same"));
     assert_ne!(bodies, plummer(1024, 2).expect("another"));
-    let mut run = run(&Engine::default(), Precision::F64, 1.0 / 256.0, bodies, Scheme::Hermite { eta: 0.01 });
+    let mut run =
+        run(&Engine::default(), Precision::F64, 1.0 / 256.0, bodies, Scheme::Hermite { eta: 0.01 });
     let begin = run.conserved().expect("energies");
     go(&mut run, 0.5);
     let end = run.conserved().expect("energies");
@@ -81,7 +95,8 @@ fn a_cluster_is_in_balance_and_stays_what_it_is() {
 fn engines_agree() {
     let bodies = plummer(64, 3).expect("a cluster");
     let after = |engine: &Engine, precision| {
-        let mut run = run(engine, precision, 0.05, bodies.clone(), Scheme::Leapfrog { step: 1.0 / 64.0 });
+        let mut run =
+            run(engine, precision, 0.05, bodies.clone(), Scheme::Leapfrog { step: 1.0 / 64.0 });
         go(&mut run, 0.125);
         run.bodies().clone()
     };
@@ -119,21 +134,30 @@ fn no_softening_is_no_pull_of_oneself() {
         go(&mut run, 2.0 * PI);
         let (from, to) = (at(&two().position, 0), at(&run.bodies().position, 0));
         let miss = (0..3).map(|axis| (from[axis] - to[axis]).abs()).fold(0.0, f64::max);
-        assert!(miss < bound, "{engine:?} {precision:?} {softening}: {miss:e} after {} steps", run.steps());
+        assert!(
+            miss < bound,
+            "{engine:?} {precision:?} {softening}: {miss:e} after {} steps",
+            run.steps()
+        );
     }
     let [one, two] = [Engine::Reference, Engine::GrapeDr(Shape::DESIGN)].map(|engine| {
         let mut run = run(&engine, Precision::F64, 0.0, two(), scheme);
         go(&mut run, 0.01);
         at(&run.bodies().velocity, 0)
     });
-    assert!((0..3).all(|axis| (one[axis] - two[axis]).abs() < 1e-14) && one[0] < -1e-3, "{one:?} {two:?}");
+    assert!(
+        (0..3).all(|axis| (one[axis] - two[axis]).abs() < 1e-14) && one[0] < -1e-3,
+        "{one:?} {two:?}"
+    );
 }
 
 /// Accelerations of bodies at rest do not change yet, and the first step is short all the same.
 #[test]
 fn bodies_at_rest_fall() {
     let zero = || vec![0.0; 2];
-    let two = Bodies::new(vec![0.5; 2], [vec![0.5, -0.5], zero(), zero()], [zero(), zero(), zero()]).expect("two");
+    let two =
+        Bodies::new(vec![0.5; 2], [vec![0.5, -0.5], zero(), zero()], [zero(), zero(), zero()])
+            .expect("two");
     let mut run = run(&Engine::default(), Precision::F64, 0.0, two, Scheme::Hermite { eta: 0.01 });
     let begin = run.conserved().expect("energies").energy();
     assert!((begin + 0.25).abs() < 1e-15, "{begin}");
@@ -149,11 +173,13 @@ fn bodies_that_meet_are_named() {
     let three = || {
         let x = vec![0.0, 1.0, 0.0];
         let zero = || vec![0.0; 3];
-        Bodies::new(vec![1.0; 3], [x, zero(), zero()], [zero(), zero(), zero()]).expect("three bodies")
+        Bodies::new(vec![1.0; 3], [x, zero(), zero()], [zero(), zero(), zero()])
+            .expect("three bodies")
     };
     for scheme in [Scheme::Hermite { eta: 0.01 }, Scheme::Leapfrog { step: 0.01 }] {
         for precision in [Precision::F32, Precision::F64] {
-            let gravity = Gravity::new(&Engine::default(), precision, 0.0, &ALONE).expect("kernels");
+            let gravity =
+                Gravity::new(&Engine::default(), precision, 0.0, &ALONE).expect("kernels");
             let met = Run::new(gravity, three(), scheme).map(drop);
             assert!(matches!(met, Err(Error::Met { first: 0, second: 2 })), "{scheme:?}: {met:?}");
         }
@@ -162,7 +188,9 @@ fn bodies_that_meet_are_named() {
     }
     // Not at one place, but so close that f32 has no number for it.
     let zero = || vec![0.0; 2];
-    let close = Bodies::new(vec![1.0; 2], [vec![0.0, 1e-25], zero(), zero()], [zero(), zero(), zero()]).expect("two");
+    let close =
+        Bodies::new(vec![1.0; 2], [vec![0.0, 1e-25], zero(), zero()], [zero(), zero(), zero()])
+            .expect("two");
     let gravity = Gravity::new(&Engine::default(), Precision::F32, 0.0, &ALONE).expect("kernels");
     let pulled = Run::new(gravity, close, Scheme::Leapfrog { step: 0.01 }).map(drop);
     assert!(matches!(pulled, Err(Error::Pull { body: 0 })), "{pulled:?}");
@@ -194,10 +222,14 @@ fn what_cannot_be_followed_is_said() {
         ));
     }
     let gravity = Gravity::new(&Engine::Reference, Precision::F64, 0.1, &ALONE).expect("kernels");
-    assert!(matches!(Run::new(gravity, two(), Scheme::Leapfrog { step: 0.0 }), Err(Error::Step(_))));
+    assert!(matches!(
+        Run::new(gravity, two(), Scheme::Leapfrog { step: 0.0 }),
+        Err(Error::Step(_))
+    ));
     // One alone: nothing pulls it, and it goes where it goes.
     let alone = Bodies::new(vec![1.0], zero(), [vec![1.0], vec![0.0], vec![0.0]]).expect("one");
-    let mut run = run(&Engine::Reference, Precision::F64, 0.1, alone, Scheme::Hermite { eta: 0.01 });
+    let mut run =
+        run(&Engine::Reference, Precision::F64, 0.1, alone, Scheme::Hermite { eta: 0.01 });
     go(&mut run, 2.0);
     assert_eq!(at(&run.bodies().position, 0), [2.0, 0.0, 0.0]);
 }

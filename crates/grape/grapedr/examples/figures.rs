@@ -1,4 +1,5 @@
-//! The figures of `docs/grapedr.md`: steps beside the published ones, matrices, and how long the simulation itself takes.
+//! The figures of `docs/grapedr.md`: steps beside the published ones, matrices, and how long the
+//! simulation itself takes.
 
 use sprat_formula::{Column, Inputs, Kernel, Precision, ready};
 use sprat_grapedr::{Shape, Sides, Timing, compile, dgemm, gflops, lu, published, run};
@@ -16,9 +17,14 @@ fn numbers(count: usize, mut seed: u64) -> Vec<f64> {
 
 fn rates(out: &mut impl Write, operations: u64, timing: Timing) -> std::io::Result<()> {
     let seconds = timing.seconds(Shape::DESIGN);
-    let products = Timing { load_cycles: 0, store_cycles: 0, ..timing }.seconds(Shape::DESIGN).compute;
-    let [products, compute, whole] = [products, seconds.compute, seconds.whole].map(|all| gflops(operations, all));
-    writeln!(out, "products {products:.1}, all cycles {compute:.1}, with the interface {whole:.1} Gflop/s")
+    let products =
+        Timing { load_cycles: 0, store_cycles: 0, ..timing }.seconds(Shape::DESIGN).compute;
+    let [products, compute, whole] =
+        [products, seconds.compute, seconds.whole].map(|all| gflops(operations, all));
+    writeln!(
+        out,
+        "products {products:.1}, all cycles {compute:.1}, with the interface {whole:.1} Gflop/s"
+    )
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -30,10 +36,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         writeln!(out, "{}, {:.0}, {:.0}", theirs.rate, row.short_rate, row.long_rate)?;
     }
     for precision in [Precision::F32, Precision::F64] {
-        let program = Kernel::parse(ready("gravity").expect("a ready kernel").text, precision)?.program;
+        let program =
+            Kernel::parse(ready("gravity").expect("a ready kernel").text, precision)?.program;
         let kernel = compile(&program)?;
         let all: Vec<Vec<f64>> = (1..5).map(|seed| numbers(2048, seed)).collect();
-        let columns = |count: usize| all[..count].iter().map(|numbers| Column::from(&numbers[..])).collect();
+        let columns =
+            |count: usize| all[..count].iter().map(|numbers| Column::from(&numbers[..])).collect();
         let inputs = Inputs::new(&program, columns(3), columns(4), &[None])?;
         let begun = Instant::now();
         let timing = run(&kernel, &inputs, Shape::DESIGN, None).timing;
@@ -42,8 +50,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let Sides { m, n, k } = Sides { m: 128, n: 512, k: 1024 };
     let begun = Instant::now();
-    let timing =
-        dgemm(Shape::DESIGN, Sides { m, n, k }, &numbers(m * k, 1), &numbers(k * n, 2), &mut vec![0.0; m * n])?;
+    let timing = dgemm(
+        Shape::DESIGN,
+        Sides { m, n, k },
+        &numbers(m * k, 1),
+        &numbers(k * n, 2),
+        &mut vec![0.0; m * n],
+    )?;
     write!(out, "DGEMM of {m} x {n} x {k}: ")?;
     rates(&mut out, u64::try_from(2 * m * n * k)?, timing)?;
     let found = lu(Shape::DESIGN, 512, &numbers(512 * 512, 3))?;

@@ -1,4 +1,5 @@
-//! Arithmetic of words in integers: what the adder, the multiplier and the comparisons do, rounded once.
+//! Arithmetic of words in integers: what the adder, the multiplier and the comparisons do, rounded
+//! once.
 
 use crate::word::{EXPONENT, EXPONENT_SHIFT, LONG_PRECISION, SHORT_PRECISION, SIGN, Width, Word};
 use std::cmp::Ordering;
@@ -25,11 +26,13 @@ impl Word {
     #[must_use]
     #[inline]
     pub fn add(self, other: Self, width: Width) -> Self {
-        let (a, b) = if self.magnitude() < other.magnitude() { (other, self) } else { (self, other) };
+        let (a, b) =
+            if self.magnitude() < other.magnitude() { (other, self) } else { (self, other) };
         if a.exponent() == EXPONENT || b.is_zero() {
             return add_special(a, b, width);
         }
-        // The lesser may be a bit out of place only where bits were cut from it; one bit marks these, far below where rounding looks.
+        // The lesser may be a bit out of place only where bits were cut from it; one bit marks
+        // these, far below where rounding looks.
         let distance = u32::try_from(a.exponent() - b.exponent()).expect("11 bits");
         let left = u128::from(a.significand()) << (TOP - LONG_PRECISION);
         let whole = u128::from(b.significand()) << (TOP - LONG_PRECISION);
@@ -92,7 +95,12 @@ impl Word {
         if self.exponent() == EXPONENT || self.is_zero() {
             return quiet(self);
         }
-        pack(self.high() & SIGN, field(self), u128::from(self.significand()) << (TOP + 1 - LONG_PRECISION), width)
+        pack(
+            self.high() & SIGN,
+            field(self),
+            u128::from(self.significand()) << (TOP + 1 - LONG_PRECISION),
+            width,
+        )
     }
 
     fn magnitude(self) -> (u64, u8) {
@@ -101,7 +109,11 @@ impl Word {
 
     /// Numbers in their order.
     fn place(self) -> i128 {
-        let magnitude = if self.is_zero() { 0 } else { i128::from(self.high() & !SIGN) << 8 | i128::from(self.low()) };
+        let magnitude = if self.is_zero() {
+            0
+        } else {
+            i128::from(self.high() & !SIGN) << 8 | i128::from(self.low())
+        };
         if self.is_negative() { -magnitude } else { magnitude }
     }
 }
@@ -115,7 +127,10 @@ fn quiet(word: Word) -> Word {
     if word.is_nan() {
         Word::NAN
     } else {
-        Word::from_parts(crate::word::flushed(word.high()), if word.is_zero() { 0 } else { word.low() })
+        Word::from_parts(
+            crate::word::flushed(word.high()),
+            if word.is_zero() { 0 } else { word.low() },
+        )
     }
 }
 
@@ -145,7 +160,8 @@ fn mul_special(a: Word, b: Word, sign: u64) -> Word {
     Word::from_parts(sign | if infinite { Word::INFINITY.high() } else { 0 }, 0)
 }
 
-/// The word of a sign, an exponent field out of any range, and a significand whose first bit stands at [`TOP`].
+/// The word of a sign, an exponent field out of any range, and a significand whose first bit stands
+/// at [`TOP`].
 #[inline]
 fn pack(sign: u64, exponent: i64, significand: u128, width: Width) -> Word {
     debug_assert!(significand >> TOP == 1, "a significand begins with its hidden bit");
@@ -157,7 +173,8 @@ fn pack(sign: u64, exponent: i64, significand: u128, width: Width) -> Word {
     let rest = significand << width.precision();
     let half = 1 << TOP;
     let up = rest > half || rest == half && kept & 1 == 1;
-    // Without the hidden bit, in the place of a long word's fraction; a carry out of it goes on into the exponent, as it should.
+    // Without the hidden bit, in the place of a long word's fraction; a carry out of it goes on
+    // into the exponent, as it should.
     let fraction = (kept + u128::from(up)) << (LONG_PRECISION - width.precision());
     let Ok(below) = u128::try_from(exponent - 1) else { unreachable!("above 0") };
     let bits = (below << (LONG_PRECISION - 1)) + fraction;

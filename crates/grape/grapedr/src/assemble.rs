@@ -65,7 +65,10 @@ pub fn assemble(text: &str) -> Result<Listing, AssembleError> {
 }
 
 /// Reads a listing, and if it is of a kernel its declarations.
-pub(crate) fn read(text: &str, mut declared: Option<&mut Declared>) -> Result<Listing, AssembleError> {
+pub(crate) fn read(
+    text: &str,
+    mut declared: Option<&mut Declared>,
+) -> Result<Listing, AssembleError> {
     let mut listing = Listing::default();
     let mut section = None;
     let mut count = 0;
@@ -82,7 +85,8 @@ pub(crate) fn read(text: &str, mut declared: Option<&mut Declared>) -> Result<Li
                     Some(_) => "how many words a j has, 512 at most,",
                     None => "how many words a j has",
                 };
-                let stride = number(words.next()).filter(|stride| declared.is_none() || fits(*stride));
+                let stride =
+                    number(words.next()).filter(|stride| declared.is_none() || fits(*stride));
                 listing.stride = stride.ok_or_else(|| error(column, words.expected(expected)))?;
             }
             "init" | "loop" => section = Some(words.next() == "loop"),
@@ -102,9 +106,14 @@ pub(crate) fn read(text: &str, mut declared: Option<&mut Declared>) -> Result<Li
                 if count > MAX_INSTRUCTIONS {
                     return Err(error(start, What::TooLong));
                 }
-                let operations = operations(&mut words).map_err(|what| error(words.at_fault(), what))?;
-                let instruction = Instruction::new(operations).map_err(|port| error(start, port.into()))?;
-                if declared.is_some() && section == Some(true) && !keeps_within(&instruction, listing.stride) {
+                let operations =
+                    operations(&mut words).map_err(|what| error(words.at_fault(), what))?;
+                let instruction =
+                    Instruction::new(operations).map_err(|port| error(start, port.into()))?;
+                if declared.is_some()
+                    && section == Some(true)
+                    && !keeps_within(&instruction, listing.stride)
+                {
                     return Err(error(start, What::Beyond(listing.stride)));
                 }
                 instructions.push(instruction);
@@ -158,7 +167,9 @@ fn source(words: &mut Words<'_>) -> Result<Source, What> {
             .or_else(|| Some(Source::Register(place(word.strip_prefix("$r")?)?)))
             .or_else(|| immediate(word).map(Source::Immediate)),
     };
-    source.ok_or_else(|| words.expected("an operand: `$r0`, `$r0v`, `$t`, `$lm0v`, `$bm0`, `$pe`, `$bb` or a number"))
+    source.ok_or_else(|| {
+        words.expected("an operand: `$r0`, `$r0v`, `$t`, `$lm0v`, `$bm0`, `$pe`, `$bb` or a number")
+    })
 }
 
 fn target(words: &mut Words<'_>) -> Result<Target, What> {
@@ -179,9 +190,11 @@ fn target(words: &mut Words<'_>) -> Result<Target, What> {
 
 fn condition(words: &mut Words<'_>) -> Result<Condition, What> {
     let word = words.next();
-    let (set, rest) = word.strip_prefix("@!").map_or((true, word.strip_prefix('@')), |rest| (false, Some(rest)));
+    let (set, rest) =
+        word.strip_prefix("@!").map_or((true, word.strip_prefix('@')), |rest| (false, Some(rest)));
     let mask = rest.and_then(|rest| number(rest.strip_prefix("$m")?));
-    mask.map(|mask| Condition { mask, set }).ok_or_else(|| words.expected("a condition: `@$m0` or `@!$m0`"))
+    mask.map(|mask| Condition { mask, set })
+        .ok_or_else(|| words.expected("a condition: `@$m0` or `@!$m0`"))
 }
 
 pub(crate) fn place(text: &str) -> Option<Place> {
@@ -199,7 +212,10 @@ fn number<T: std::str::FromStr>(text: &str) -> Option<T> {
 /// Bits after `0x`, or a number.
 fn immediate(word: &str) -> Option<Word> {
     match word.strip_prefix("0x") {
-        Some(bits) => u128::from_str_radix(bits, 16).ok().filter(|bits| bits >> LONG_BITS == 0).map(Word::from_bits),
+        Some(bits) => u128::from_str_radix(bits, 16)
+            .ok()
+            .filter(|bits| bits >> LONG_BITS == 0)
+            .map(Word::from_bits),
         None => word.parse().ok().map(Word::from_f64),
     }
 }

@@ -1,7 +1,8 @@
 //! One block: its broadcast memory, and all that its processing elements hold.
 
 use crate::instruction::{
-    BLOCKS, BROADCAST_WORDS, Condition, ELEMENTS, Instruction, LOCAL_WORDS, MASKS, REGISTERS, Source, Target, VECTOR,
+    BLOCKS, BROADCAST_WORDS, Condition, ELEMENTS, Instruction, LOCAL_WORDS, MASKS, REGISTERS,
+    Source, Target, VECTOR,
 };
 use crate::lanes::Lanes;
 use crate::trace::Trace;
@@ -108,27 +109,44 @@ impl Block {
             let (mut a, mut b) = (Lanes::all(Word::ZERO), Lanes::all(Word::ZERO));
             for (lane, result) in result.iter_mut().enumerate() {
                 let left = self.operand(operation.sources[0], lane, base, &mut a);
-                let right = operation.sources.get(1).map_or(left, |&source| self.operand(source, lane, base, &mut b));
+                let right = operation
+                    .sources
+                    .get(1)
+                    .map_or(left, |&source| self.operand(source, lane, base, &mut b));
                 result.compute(operation.code, left, right);
             }
         }
         let masks = self.masks;
         for (operation, result) in operations.iter().zip(&results) {
             for (lane, result) in result.iter().enumerate() {
-                let bits = operation.condition.map_or(u32::MAX, |condition| active(&masks, condition, lane));
-                operation.targets.iter().for_each(|&target| self.put(target, lane, base, result, bits));
+                let bits = operation
+                    .condition
+                    .map_or(u32::MAX, |condition| active(&masks, condition, lane));
+                operation
+                    .targets
+                    .iter()
+                    .for_each(|&target| self.put(target, lane, base, result, bits));
             }
         }
         self.results = results;
         if let Some(trace) = &mut self.trace {
             let element = trace.element();
-            let values = |at: usize| std::array::from_fn(|lane| self.results[at][lane].get(element));
-            trace.note(self.cycles, instruction, base, || (0..operations.len()).map(values).collect());
+            let values =
+                |at: usize| std::array::from_fn(|lane| self.results[at][lane].get(element));
+            trace.note(self.cycles, instruction, base, || {
+                (0..operations.len()).map(values).collect()
+            });
         }
         self.cycles += instruction.cycles();
     }
 
-    fn operand<'a>(&'a self, source: Source, lane: usize, base: usize, room: &'a mut Lanes) -> &'a Lanes {
+    fn operand<'a>(
+        &'a self,
+        source: Source,
+        lane: usize,
+        base: usize,
+        room: &'a mut Lanes,
+    ) -> &'a Lanes {
         match source {
             Source::Register(place) => &self.registers[place.of(lane)],
             Source::Auxiliary => &self.auxiliary[lane],

@@ -1,4 +1,5 @@
-//! A board: chips of blocks, the tree that reduces what they hold, and the threads on which they are simulated.
+//! A board: chips of blocks, the tree that reduces what they hold, and the threads on which they
+//! are simulated.
 
 use crate::block::Block;
 use crate::instruction::BLOCKS;
@@ -93,7 +94,9 @@ impl Tree {
         while words.len() > 1 {
             words = words
                 .chunks(2)
-                .map(|pair| pair.iter().copied().reduce(|a, b| self.node(a, b)).expect("one or two"))
+                .map(|pair| {
+                    pair.iter().copied().reduce(|a, b| self.node(a, b)).expect("one or two")
+                })
                 .collect();
         }
         words[0]

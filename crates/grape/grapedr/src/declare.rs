@@ -55,11 +55,17 @@ impl Kernel {
         // Names, types and limits are those of kernels: one that declares this says what is wrong
         // with them.
         let text = declared.declarations + &declared.statements;
-        let found = sprat_formula::Kernel::parse(&text, Precision::F64).map_err(|error| AssembleError {
-            line: declared.lines.get(error.line - 1).or(declared.lines.last()).copied().unwrap_or(1),
-            column: 1,
-            what: What::Declared(error.problem.to_string()),
-        })?;
+        let found =
+            sprat_formula::Kernel::parse(&text, Precision::F64).map_err(|error| AssembleError {
+                line: declared
+                    .lines
+                    .get(error.line - 1)
+                    .or(declared.lines.last())
+                    .copied()
+                    .unwrap_or(1),
+                column: 1,
+                what: What::Declared(error.problem.to_string()),
+            })?;
         Ok(Self::of_parts(found.program, declared.places, listing))
     }
 }
@@ -69,7 +75,11 @@ impl fmt::Display for Kernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (program, places, listing) = (self.program(), self.places(), self.listing());
         writeln!(f, "{FIRST} {}", listing.stride)?;
-        let fields = |f: &mut fmt::Formatter<'_>, kind: &str, memory: &str, all: &[Field], places: &[Option<Place>]| {
+        let fields = |f: &mut fmt::Formatter<'_>,
+                      kind: &str,
+                      memory: &str,
+                      all: &[Field],
+                      places: &[Option<Place>]| {
             all.iter().zip(places).try_for_each(|(Field { name, of }, place)| {
                 writeln!(f, "{kind} {name} {} {}", type_name(*of), At(memory, *place))
             })
@@ -77,7 +87,13 @@ impl fmt::Display for Kernel {
         fields(f, "i", "$lm", program.i(), &places.i)?;
         fields(f, "j", "$bm", program.j(), &places.j)?;
         for (constant, place) in program.constants().iter().zip(&places.constants) {
-            write!(f, "constant {} {} {}", constant.name, type_name(constant.of), At("$lm", *place))?;
+            write!(
+                f,
+                "constant {} {} {}",
+                constant.name,
+                type_name(constant.of),
+                At("$lm", *place)
+            )?;
             match constant.default {
                 None => writeln!(f)?,
                 Some(number) if number.is_nan() => writeln!(f, " = nan")?,
@@ -86,7 +102,8 @@ impl fmt::Display for Kernel {
         }
         for (result, (place, index)) in program.results().iter().zip(&places.results) {
             let known = REDUCTIONS.iter().find(|(_, reduction)| *reduction == result.reduction);
-            let (reduction, of) = (known.expect("all are there").0, type_name(program.of(result.contribution)));
+            let (reduction, of) =
+                (known.expect("all are there").0, type_name(program.of(result.contribution)));
             write!(f, "result {} {reduction} {of} {}", result.name, At("$lm", Some(*place)))?;
             index.map_or(Ok(()), |index| write!(f, " {}", At("$lm", Some(index))))?;
             writeln!(f)?;
@@ -134,14 +151,20 @@ impl Declared {
     }
 
     /// Reads a declaration; `stride` words belong to a j.
-    pub(crate) fn read(&mut self, line: usize, stride: u16, words: &mut Words<'_>) -> Result<(), What> {
+    pub(crate) fn read(
+        &mut self,
+        line: usize,
+        stride: u16,
+        words: &mut Words<'_>,
+    ) -> Result<(), What> {
         let kind = words.next();
         if kind == "index" {
             self.places.index = Some(broadcast(words, stride)?);
             return Ok(());
         }
         let name = words.next();
-        if !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') || name.is_empty() {
+        if !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') || name.is_empty()
+        {
             return Err(words.expected("a name"));
         }
         match kind {
@@ -159,7 +182,11 @@ impl Declared {
                 let of = number_type(words)?;
                 let place = if is_unused(words) { None } else { Some(word(words)?) };
                 self.places.constants.push(place);
-                let default = if words.peek() == "=" { format!(" = {}", default(words)?) } else { String::new() };
+                let default = if words.peek() == "=" {
+                    format!(" = {}", default(words)?)
+                } else {
+                    String::new()
+                };
                 self.declare(line, &format!("CONST {name}{default}: {of}"));
             }
             _ => self.result(line, name, words)?,
@@ -170,7 +197,8 @@ impl Declared {
     fn result(&mut self, line: usize, name: &str, words: &mut Words<'_>) -> Result<(), What> {
         let word = words.next();
         let known = REDUCTIONS.iter().find(|(known, _)| *known == word);
-        let reduction = known.ok_or_else(|| words.expected("sum, min, max, and, or, argmin or argmax"))?.1;
+        let reduction =
+            known.ok_or_else(|| words.expected("sum, min, max, and, or, argmin or argmax"))?.1;
         let logic = matches!(reduction, Reduction::And | Reduction::Or);
         let of = if !logic {
             number_type(words)?
@@ -188,7 +216,11 @@ impl Declared {
             _ => (String::new(), word.to_owned()),
         };
         self.declare(line, &format!("VARF {name}{declared}"));
-        self.statements += &if logic { format!("{name} {sign}= 1 < 2\n") } else { format!("{name} {sign}= {of}(0)\n") };
+        self.statements += &if logic {
+            format!("{name} {sign}= 1 < 2\n")
+        } else {
+            format!("{name} {sign}= {of}(0)\n")
+        };
         Ok(())
     }
 

@@ -1,4 +1,5 @@
-//! Instructions: up to one operation for each unit of all elements, each on a vector of four, within what the ports allow.
+//! Instructions: up to one operation for each unit of all elements, each on a vector of four,
+//! within what the ports allow.
 
 use crate::ports::{PortError, Ports};
 use crate::word::{Width, Word};
@@ -24,7 +25,8 @@ pub const LOCAL_WORDS: usize = 256;
 /// Words of a block's broadcast memory. How many there are was not published: this is our choice.
 pub const BROADCAST_WORDS: usize = 1024;
 
-/// Mask registers of an element: one bit for each element of the vector. How many there are was not published: this is our choice.
+/// Mask registers of an element: one bit for each element of the vector. How many there are was not
+/// published: this is our choice.
 pub const MASKS: usize = 4;
 
 /// What computes.
@@ -53,7 +55,8 @@ pub enum Code {
     Equal,
     /// Where they are not, or one is not a number.
     NotEqual,
-    /// The product: of two short words (what lies behind them is dropped) in one pass, of two long words in two.
+    /// The product: of two short words (what lies behind them is dropped) in one pass, of two long
+    /// words in two.
     Mul(Width),
     /// Sum of the words' bits, as integers; what goes beyond is dropped.
     IntegerAdd,
@@ -73,7 +76,8 @@ pub enum Code {
     Pass,
 }
 
-/// Where an operand comes from. A vector is of four places from the given one, one for each element of the vector.
+/// Where an operand comes from. A vector is of four places from the given one, one for each element
+/// of the vector.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Source {
     /// The register file.
@@ -82,7 +86,8 @@ pub enum Source {
     Auxiliary,
     /// Local memory.
     Local(Place),
-    /// The block's broadcast memory: the same for all elements. Within the loop the place counts from the pass's own first word.
+    /// The block's broadcast memory: the same for all elements. Within the loop the place counts
+    /// from the pass's own first word.
     Broadcast(Place),
     /// A word of the instruction.
     Immediate(Word),
@@ -178,7 +183,12 @@ impl Code {
     #[must_use]
     pub fn unit(self) -> Unit {
         match self {
-            Self::Add(_) | Self::Sub(_) | Self::Less | Self::LessEqual | Self::Equal | Self::NotEqual => Unit::Adder,
+            Self::Add(_)
+            | Self::Sub(_)
+            | Self::Less
+            | Self::LessEqual
+            | Self::Equal
+            | Self::NotEqual => Unit::Adder,
             Self::Mul(_) => Unit::Multiplier,
             _ => Unit::Logic,
         }
@@ -190,7 +200,8 @@ impl Code {
         if self == Self::Pass { 1 } else { 2 }
     }
 
-    /// Passes through the vector: 2 of a long product, whose second factor goes through the multiplier in halves.
+    /// Passes through the vector: 2 of a long product, whose second factor goes through the
+    /// multiplier in halves.
     #[must_use]
     pub fn passes(self) -> u64 {
         if self == Self::Mul(Width::Long) { 2 } else { 1 }
@@ -232,7 +243,8 @@ impl Instruction {
 /// A program of the machine: what is done once, and what is done for each j.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Listing {
-    /// Words of broadcast memory that belong to one j: how far the loop's places move from pass to pass.
+    /// Words of broadcast memory that belong to one j: how far the loop's places move from pass to
+    /// pass.
     pub stride: u16,
     /// Once.
     pub init: Vec<Instruction>,

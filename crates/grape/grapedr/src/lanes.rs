@@ -4,7 +4,8 @@ use crate::instruction::{Code, ELEMENTS};
 use crate::word::{BEHIND_SHORT, EXPONENT, EXPONENT_SHIFT, LONG_BITS, SIGN, Width, Word, flushed};
 use std::cmp::Ordering;
 
-/// A word of each element of a block: what short words need apart from what long words need besides.
+/// A word of each element of a block: what short words need apart from what long words need
+/// besides.
 #[derive(Clone, Debug)]
 pub(crate) struct Lanes {
     high: [u64; ELEMENTS],
@@ -43,29 +44,44 @@ impl Lanes {
 
     /// In which elements any bit is set.
     pub(crate) fn any(&self) -> u32 {
-        (0..ELEMENTS).fold(0, |bits, e| bits | u32::from(self.high[e] != 0 || self.low[e] != 0) << e)
+        (0..ELEMENTS)
+            .fold(0, |bits, e| bits | u32::from(self.high[e] != 0 || self.low[e] != 0) << e)
     }
 
     /// What a unit makes of two operands.
     pub(crate) fn compute(&mut self, code: Code, a: &Self, b: &Self) {
         match code {
-            Code::Add(Width::Short) if a.is_short() && b.is_short() => self.short(a, b, |a, b| a + b),
-            Code::Sub(Width::Short) if a.is_short() && b.is_short() => self.short(a, b, |a, b| a - b),
+            Code::Add(Width::Short) if a.is_short() && b.is_short() => {
+                self.short(a, b, |a, b| a + b)
+            }
+            Code::Sub(Width::Short) if a.is_short() && b.is_short() => {
+                self.short(a, b, |a, b| a - b)
+            }
             Code::Mul(Width::Short) => self.short(a, b, |a, b| a * b),
             Code::Add(width) => self.words(a, b, |a, b| a.add(b, width)),
             Code::Sub(width) => self.words(a, b, |a, b| a.sub(b, width)),
             Code::Mul(Width::Long) => self.words(a, b, |a, b| a.mul(b, Width::Long)),
             Code::Less => self.words(a, b, |a, b| holds(a.compare(b) == Some(Ordering::Less))),
-            Code::LessEqual => self.words(a, b, |a, b| holds(a.compare(b).is_some_and(Ordering::is_le))),
+            Code::LessEqual => {
+                self.words(a, b, |a, b| holds(a.compare(b).is_some_and(Ordering::is_le)))
+            }
             Code::Equal => self.words(a, b, |a, b| holds(a.compare(b) == Some(Ordering::Equal))),
             Code::NotEqual => self.words(a, b, |a, b| holds(a.compare(b) != Some(Ordering::Equal))),
-            Code::IntegerAdd => self.words(a, b, |a, b| Word::from_bits(a.bits().wrapping_add(b.bits()))),
-            Code::IntegerSub => self.words(a, b, |a, b| Word::from_bits(a.bits().wrapping_sub(b.bits()))),
+            Code::IntegerAdd => {
+                self.words(a, b, |a, b| Word::from_bits(a.bits().wrapping_add(b.bits())))
+            }
+            Code::IntegerSub => {
+                self.words(a, b, |a, b| Word::from_bits(a.bits().wrapping_sub(b.bits())))
+            }
             Code::And => self.bits(a, b, |a, b| a & b, |a, b| a & b),
             Code::Or => self.bits(a, b, |a, b| a | b, |a, b| a | b),
             Code::Xor => self.bits(a, b, |a, b| a ^ b, |a, b| a ^ b),
-            Code::ShiftLeft => self.words(a, b, |a, b| Word::from_bits(by(b).map_or(0, |by| a.bits() << by))),
-            Code::ShiftRight => self.words(a, b, |a, b| Word::from_bits(by(b).map_or(0, |by| a.bits() >> by))),
+            Code::ShiftLeft => {
+                self.words(a, b, |a, b| Word::from_bits(by(b).map_or(0, |by| a.bits() << by)))
+            }
+            Code::ShiftRight => {
+                self.words(a, b, |a, b| Word::from_bits(by(b).map_or(0, |by| a.bits() >> by)))
+            }
             Code::Pass => self.clone_from(a),
         }
     }
@@ -82,19 +98,27 @@ impl Lanes {
         }
     }
 
-    fn bits(&mut self, a: &Self, b: &Self, high: impl Fn(u64, u64) -> u64, low: impl Fn(u8, u8) -> u8) {
+    fn bits(
+        &mut self,
+        a: &Self,
+        b: &Self,
+        high: impl Fn(u64, u64) -> u64,
+        low: impl Fn(u8, u8) -> u8,
+    ) {
         for element in 0..ELEMENTS {
             self.high[element] = high(a.high[element], b.high[element]);
             self.low[element] = low(a.low[element], b.low[element]);
         }
     }
 
-    /// Short operands by way of `f64`, of which each is one exactly. A product has 50 bits at most, and is exact there. A sum is rounded
-    /// there first, to 53 bits: with 2 * 25 + 2 or more, rounding to 25 after that gives what rounding once gives.
+    /// Short operands by way of `f64`, of which each is one exactly. A product has 50 bits at most,
+    /// and is exact there. A sum is rounded there first, to 53 bits: with 2 * 25 + 2 or more,
+    /// rounding to 25 after that gives what rounding once gives.
     fn short(&mut self, a: &Self, b: &Self, operation: impl Fn(f64, f64) -> f64) {
         let operand = |high: u64| f64::from_bits(flushed(high & !BEHIND_SHORT));
         for element in 0..ELEMENTS {
-            self.high[element] = short(operation(operand(a.high[element]), operand(b.high[element])));
+            self.high[element] =
+                short(operation(operand(a.high[element]), operand(b.high[element])));
         }
         self.low.fill(0);
     }

@@ -1,4 +1,5 @@
-//! A GRAPE-DR simulated: its words, its blocks of processing elements, an assembler, a compiler of kernels, and dense matrices on it.
+//! A GRAPE-DR simulated: its words, its blocks of processing elements, an assembler, a compiler of
+//! kernels, and dense matrices on it.
 
 mod arithmetic;
 mod assemble;
@@ -24,8 +25,8 @@ pub use board::{Board, MAX_CHIPS, Shape, ShapeError, Tree};
 pub use compile::{CompileError, HALF, Kernel, compile};
 pub use declare::is_listing;
 pub use instruction::{
-    BLOCKS, BROADCAST_WORDS, Code, Condition, ELEMENTS, Instruction, LOCAL_WORDS, Listing, MASKS, Operation,
-    PASS_CYCLES, Place, REGISTERS, Source, Target, Unit, VECTOR, steps,
+    BLOCKS, BROADCAST_WORDS, Code, Condition, ELEMENTS, Instruction, LOCAL_WORDS, Listing, MASKS,
+    Operation, PASS_CYCLES, Place, REGISTERS, Source, Target, Unit, VECTOR, steps,
 };
 pub use lu::{Lu, PANEL, lu};
 pub use matrix::{DEPTH, MAX_SIDE, MatrixError, Sides, dgemm, gflops};

@@ -1,10 +1,12 @@
-//! LU decomposition with partial pivoting: panels by the host, what they change in the rest by the machine.
+//! LU decomposition with partial pivoting: panels by the host, what they change in the rest by the
+//! machine.
 
 use crate::board::Shape;
 use crate::matrix::{MatrixError, Sides, dgemm};
 use crate::timing::Timing;
 
-/// Columns that are decomposed at a time, by the host: the inner dimension of the machine's products.
+/// Columns that are decomposed at a time, by the host: the inner dimension of the machine's
+/// products.
 pub const PANEL: usize = 64;
 
 /// A decomposed matrix: rows of it, in the order of `pivots`, are L times U.
@@ -20,14 +22,20 @@ pub struct Lu {
     pub operations: u64,
 }
 
-/// Decomposes a matrix of `n` x `n`, row by row. Panels of [`PANEL`] columns, and the rows of U to their right, are the host's, in `f64`; the
-/// machine subtracts the products of both from what is left.
+/// Decomposes a matrix of `n` x `n`, row by row. Panels of [`PANEL`] columns, and the rows of U to
+/// their right, are the host's, in `f64`; the machine subtracts the products of both from what is
+/// left.
 ///
 /// # Errors
 /// [`MatrixError`]: another size, or a column without a pivot.
 pub fn lu(shape: Shape, n: usize, matrix: &[f64]) -> Result<Lu, MatrixError> {
     MatrixError::check("A", matrix.len(), n, n)?;
-    let mut lu = Lu { factors: matrix.to_vec(), pivots: (0..n).collect(), timing: Timing::default(), operations: 0 };
+    let mut lu = Lu {
+        factors: matrix.to_vec(),
+        pivots: (0..n).collect(),
+        timing: Timing::default(),
+        operations: 0,
+    };
     for first in (0..n).step_by(PANEL) {
         let last = (first + PANEL).min(n);
         lu.panel(n, first, last)?;
@@ -40,11 +48,13 @@ pub fn lu(shape: Shape, n: usize, matrix: &[f64]) -> Result<Lu, MatrixError> {
 }
 
 impl Lu {
-    /// Decomposes columns, below what is done, and changes rows so that each pivot is the greatest of its column.
+    /// Decomposes columns, below what is done, and changes rows so that each pivot is the greatest
+    /// of its column.
     fn panel(&mut self, n: usize, first: usize, last: usize) -> Result<(), MatrixError> {
         for column in first..last {
             let size = |&row: &usize| self.factors[row * n + column].abs();
-            let pivot = (column..n).max_by(|a, b| size(a).total_cmp(&size(b))).expect("a row is left");
+            let pivot =
+                (column..n).max_by(|a, b| size(a).total_cmp(&size(b))).expect("a row is left");
             let value = self.factors[pivot * n + column];
             if value == 0.0 || !value.is_finite() {
                 return Err(MatrixError::Singular(column));
@@ -77,12 +87,23 @@ impl Lu {
     }
 
     /// What is left, less L of the panel times U beside it.
-    fn update(&mut self, shape: Shape, n: usize, first: usize, last: usize) -> Result<(), MatrixError> {
+    fn update(
+        &mut self,
+        shape: Shape,
+        n: usize,
+        first: usize,
+        last: usize,
+    ) -> Result<(), MatrixError> {
         let sides = Sides { m: n - last, n: n - last, k: last - first };
-        let part = |rows: std::ops::Range<usize>, columns: std::ops::Range<usize>, factors: &[f64]| -> Vec<f64> {
-            rows.flat_map(|row| factors[row * n + columns.start..row * n + columns.end].to_vec()).collect()
+        let part = |rows: std::ops::Range<usize>,
+                    columns: std::ops::Range<usize>,
+                    factors: &[f64]|
+         -> Vec<f64> {
+            rows.flat_map(|row| factors[row * n + columns.start..row * n + columns.end].to_vec())
+                .collect()
         };
-        let below: Vec<f64> = part(last..n, first..last, &self.factors).iter().map(|number| -number).collect();
+        let below: Vec<f64> =
+            part(last..n, first..last, &self.factors).iter().map(|number| -number).collect();
         let beside = part(first..last, last..n, &self.factors);
         let mut rest = part(last..n, last..n, &self.factors);
         let timing = dgemm(shape, sides, &below, &beside, &mut rest)?;

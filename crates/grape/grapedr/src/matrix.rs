@@ -1,10 +1,12 @@
-//! Dense matrices on the machine: products whose inner dimension is divided over blocks, and added up again by the tree.
+//! Dense matrices on the machine: products whose inner dimension is divided over blocks, and added
+//! up again by the tree.
 
 use crate::block::Block;
 use crate::board::{Board, Shape, Tree};
 use crate::compile::HALF;
 use crate::instruction::{
-    BLOCKS, Code, Condition, ELEMENTS, Instruction, LOCAL_WORDS, Operation, Place, Source, Target, VECTOR,
+    BLOCKS, Code, Condition, ELEMENTS, Instruction, LOCAL_WORDS, Operation, Place, Source, Target,
+    VECTOR,
 };
 use crate::run::SLOTS;
 use crate::timing::{Timing, real};
@@ -45,7 +47,12 @@ impl MatrixError {
     ///
     /// # Errors
     /// [`MatrixError::Size`].
-    pub fn check(name: &'static str, given: usize, rows: usize, columns: usize) -> Result<(), Self> {
+    pub fn check(
+        name: &'static str,
+        given: usize,
+        rows: usize,
+        columns: usize,
+    ) -> Result<(), Self> {
         match rows.checked_mul(columns) {
             Some(needed) if needed == given => Ok(()),
             _ => Err(Self::Size { name, given, rows, columns }),
@@ -66,15 +73,23 @@ pub struct Sides {
 
 /// C += A B, all row by row, in long words: what the machine took.
 ///
-/// Elements hold parts of A, four rows each; blocks of a group hold different columns of these, and are given the rows of B that belong to
-/// them; the tree adds up what the blocks have of one number of C. Parts of the inner dimension that do not fit at once are added to C by
-/// the host, in `f64`.
+/// Elements hold parts of A, four rows each; blocks of a group hold different columns of these, and
+/// are given the rows of B that belong to them; the tree adds up what the blocks have of one number
+/// of C. Parts of the inner dimension that do not fit at once are added to C by the host, in `f64`.
 ///
 /// # Errors
 /// [`MatrixError`] where a matrix does not have its sides.
-pub fn dgemm(shape: Shape, sides: Sides, a: &[f64], b: &[f64], c: &mut [f64]) -> Result<Timing, MatrixError> {
+pub fn dgemm(
+    shape: Shape,
+    sides: Sides,
+    a: &[f64],
+    b: &[f64],
+    c: &mut [f64],
+) -> Result<Timing, MatrixError> {
     let Sides { m, n, k } = sides;
-    for (name, given, rows, columns) in [("A", a.len(), m, k), ("B", b.len(), k, n), ("C", c.len(), m, n)] {
+    for (name, given, rows, columns) in
+        [("A", a.len(), m, k), ("B", b.len(), k, n), ("C", c.len(), m, n)]
+    {
         if let Some(&side) = [rows, columns].iter().find(|&&side| side > MAX_SIDE) {
             return Err(MatrixError::Large(side));
         }
@@ -88,7 +103,13 @@ pub fn dgemm(shape: Shape, sides: Sides, a: &[f64], b: &[f64], c: &mut [f64]) ->
     let mut board = Board::new(shape);
     for from in (0..k).step_by(layout.deep()) {
         for row in (0..m).step_by(layout.rows(shape)) {
-            let part = Part { layout, sides, row, from, depth: layout.depth.min((k - from).div_ceil(layout.slices)) };
+            let part = Part {
+                layout,
+                sides,
+                row,
+                from,
+                depth: layout.depth.min((k - from).div_ceil(layout.slices)),
+            };
             part.multiply(&mut board, a, b, c, &mut timing);
         }
     }
@@ -115,7 +136,8 @@ impl Layout {
     fn of(sides: Sides, shape: Shape) -> Self {
         let rows = sides.m.div_ceil(SLOTS);
         let wide = (shape.blocks() / rows.min(shape.blocks())).min(BLOCKS);
-        // Where the inner dimension is too deep for these, more of them: a part of C is read fewer times.
+        // Where the inner dimension is too deep for these, more of them: a part of C is read fewer
+        // times.
         let deep = sides.k.div_ceil(DEPTH).next_power_of_two().min(BLOCKS);
         let slices = (1 << wide.ilog2()).max(deep);
         Self { slices, depth: sides.k.div_ceil(slices).min(DEPTH) }
@@ -172,7 +194,10 @@ impl Part {
                     let end = self.end(from);
                     for at in 0..self.depth {
                         let l = from + at;
-                        block.set_broadcast(at, Word::from_f64(if l < end { b[l * n + column] } else { 0.0 }));
+                        block.set_broadcast(
+                            at,
+                            Word::from_f64(if l < end { b[l * n + column] } else { 0.0 }),
+                        );
                     }
                     block.run(&program, 0);
                 }
@@ -215,7 +240,12 @@ fn place(at: usize) -> u16 {
     u16::try_from(at).expect("within a memory")
 }
 
-fn one(code: Code, sources: Vec<Source>, target: Target, condition: Option<Condition>) -> Operation {
+fn one(
+    code: Code,
+    sources: Vec<Source>,
+    target: Target,
+    condition: Option<Condition>,
+) -> Operation {
     Operation { code, sources, targets: vec![target], condition }
 }
 
@@ -236,10 +266,15 @@ fn hold(block: &mut Block, depth: usize, number: impl Fn(usize, usize) -> f64) {
         }
         for element in 0..ELEMENTS {
             let id = Source::Immediate(Word::from_bits(u128::from(place(element))));
-            let mut program =
-                vec![instruction(vec![one(Code::Xor, vec![Source::ElementId, id], Target::Mask(0), None)])];
+            let mut program = vec![instruction(vec![one(
+                Code::Xor,
+                vec![Source::ElementId, id],
+                Target::Mask(0),
+                None,
+            )])];
             for at in first..last {
-                let from = Source::Broadcast(Place::four(place((at - first) * SLOTS + element * VECTOR)));
+                let from =
+                    Source::Broadcast(Place::four(place((at - first) * SLOTS + element * VECTOR)));
                 let to = Target::Local(Place::four(place(at * VECTOR)));
                 program.push(instruction(vec![one(Code::Pass, vec![from], to, Some(others))]));
             }
@@ -248,16 +283,29 @@ fn hold(block: &mut Block, depth: usize, number: impl Fn(usize, usize) -> f64) {
     }
 }
 
-/// Four rows of A times a column of B, of the inner dimension's part that a block has: each long product, of two passes, goes with the
-/// sum of the one before.
+/// Four rows of A times a column of B, of the inner dimension's part that a block has: each long
+/// product, of two passes, goes with the sum of the one before.
 fn inner(depth: usize) -> Vec<Instruction> {
     let sum = Place::four(0);
-    let add =
-        || one(Code::Add(Width::Long), vec![Source::Register(sum), Source::Auxiliary], Target::Register(sum), None);
-    let mut program =
-        vec![instruction(vec![one(Code::Pass, vec![Source::Immediate(Word::ZERO)], Target::Register(sum), None)])];
+    let add = || {
+        one(
+            Code::Add(Width::Long),
+            vec![Source::Register(sum), Source::Auxiliary],
+            Target::Register(sum),
+            None,
+        )
+    };
+    let mut program = vec![instruction(vec![one(
+        Code::Pass,
+        vec![Source::Immediate(Word::ZERO)],
+        Target::Register(sum),
+        None,
+    )])];
     for at in 0..depth {
-        let factors = vec![Source::Local(Place::four(place(at * VECTOR))), Source::Broadcast(Place::one(place(at)))];
+        let factors = vec![
+            Source::Local(Place::four(place(at * VECTOR))),
+            Source::Broadcast(Place::one(place(at))),
+        ];
         let mut operations = vec![one(Code::Mul(Width::Long), factors, Target::Auxiliary, None)];
         if at > 0 {
             operations.push(add());
@@ -273,7 +321,8 @@ fn collect(to: usize) -> Vec<Instruction> {
     let from = Source::Register(Place::four(0));
     let write = |element: usize| {
         let at = Place::four(place(to + element * VECTOR));
-        let target = Target::Broadcast { place: at, element: u8::try_from(element).expect("a few") };
+        let target =
+            Target::Broadcast { place: at, element: u8::try_from(element).expect("a few") };
         instruction(vec![one(Code::Pass, vec![from], target, None)])
     };
     (0..ELEMENTS).map(write).collect()

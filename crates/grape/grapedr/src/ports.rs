@@ -1,7 +1,8 @@
 //! What one instruction may touch: units, ports, places.
 
 use crate::instruction::{
-    BROADCAST_WORDS, ELEMENTS, LOCAL_WORDS, MASKS, Operation, Place, REGISTERS, Source, Target, Unit,
+    BROADCAST_WORDS, ELEMENTS, LOCAL_WORDS, MASKS, Operation, Place, REGISTERS, Source, Target,
+    Unit,
 };
 use crate::word::Word;
 use thiserror::Error;
@@ -101,7 +102,9 @@ impl Ports {
                     self.registers.push(place);
                 }
                 if self.registers.len() > REGISTER_READS {
-                    return Err(PortError::Busy("the register file gives two operands in an instruction"));
+                    return Err(PortError::Busy(
+                        "the register file gives two operands in an instruction",
+                    ));
                 }
             }
             Source::Local(place) => {
@@ -130,7 +133,10 @@ impl Ports {
         match target {
             Target::Register(place) => {
                 inside("register", place.end(), REGISTERS)?;
-                once(&mut self.register_written, "the register file takes one result in an instruction")
+                once(
+                    &mut self.register_written,
+                    "the register file takes one result in an instruction",
+                )
             }
             Target::Auxiliary => Ok(()),
             Target::Local(place) => {
@@ -158,7 +164,9 @@ fn once(written: &mut bool, busy: &'static str) -> Result<(), PortError> {
 /// One access, or the same read by several.
 fn share(port: &mut Option<Access>, access: Access, busy: &'static str) -> Result<(), PortError> {
     match port {
-        Some(other) if *other != access || matches!(access, Access::Write(_)) => Err(PortError::Busy(busy)),
+        Some(other) if *other != access || matches!(access, Access::Write(_)) => {
+            Err(PortError::Busy(busy))
+        }
         _ => {
             *port = Some(access);
             Ok(())

@@ -117,6 +117,10 @@ impl fmt::Display for Place {
 impl fmt::Display for Word {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let number = self.to_f64();
-        if Self::from_f64(number) == *self { write!(f, "{number:?}") } else { write!(f, "{:#x}", self.bits()) }
+        if Self::from_f64(number) == *self {
+            write!(f, "{number:?}")
+        } else {
+            write!(f, "{:#x}", self.bits())
+        }
     }
 }

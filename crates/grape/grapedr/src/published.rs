@@ -30,7 +30,8 @@ pub const PUBLISHED: &[Published] = &[
 pub struct Row {
     /// Theirs.
     pub published: Published,
-    /// Steps of our inner loop with variables of `f32`: short products, sums of all j in long words.
+    /// Steps of our inner loop with variables of `f32`: short products, sums of all j in long
+    /// words.
     pub short_steps: u64,
     /// With variables of `f64`: long words, whose products count two steps each.
     pub long_steps: u64,
@@ -47,14 +48,21 @@ pub struct Row {
 pub fn published() -> Result<Vec<Row>, CompileError> {
     let steps = |name, precision| {
         let text = ready(name).expect("a ready kernel").text;
-        let program = sprat_formula::Kernel::parse(text, precision).expect("ready kernels are right").program;
+        let program =
+            sprat_formula::Kernel::parse(text, precision).expect("ready kernels are right").program;
         compile(&program).map(|kernel: Kernel| kernel.steps())
     };
     let row = |&published: &Published| {
         let short_steps = steps(published.name, Precision::F32)?;
         let long_steps = steps(published.name, Precision::F64)?;
         let rate = |steps| rate(published.flops, steps);
-        Ok(Row { published, short_steps, long_steps, short_rate: rate(short_steps), long_rate: rate(long_steps) })
+        Ok(Row {
+            published,
+            short_steps,
+            long_steps,
+            short_rate: rate(short_steps),
+            long_rate: rate(long_steps),
+        })
     };
     PUBLISHED.iter().map(row).collect()
 }

@@ -1,4 +1,5 @@
-//! Runs a compiled kernel: i over elements and passes, j over blocks that hold the same i, results through the tree.
+//! Runs a compiled kernel: i over elements and passes, j over blocks that hold the same i, results
+//! through the tree.
 
 use crate::block::Block;
 use crate::board::{Board, Shape, Tree};
@@ -33,8 +34,9 @@ pub struct Run {
     pub outputs: Vec<Output>,
     /// What it took.
     pub timing: Timing,
-    /// What was watched, if anything was and there is such an i: the element of the vector that belongs to it, and all that its
-    /// processing element computed. Of several blocks with the same i, the first.
+    /// What was watched, if anything was and there is such an i: the element of the vector that
+    /// belongs to it, and all that its processing element computed. Of several blocks with the
+    /// same i, the first.
     pub watched: Option<(usize, Trace)>,
 }
 
@@ -98,7 +100,9 @@ struct Runner<'a> {
 impl<'a> Runner<'a> {
     fn new(kernel: &'a Kernel, inputs: &'a Inputs<'a>, shape: Shape) -> Self {
         let (program, places) = (kernel.program(), kernel.places());
-        let fields = |fields: &[sprat_formula::Field], columns: &[Column<'a>], places: &[Option<Place>]| {
+        let fields = |fields: &[sprat_formula::Field],
+                      columns: &[Column<'a>],
+                      places: &[Option<Place>]| {
             let all = fields.iter().zip(columns).zip(places);
             all.filter_map(|((field, &column), &place)| Some((place?, column, field.of))).collect()
         };
@@ -108,7 +112,9 @@ impl<'a> Runner<'a> {
             inputs,
             board: Board::new(shape),
             i: fields(program.i(), inputs.i(), &places.i),
-            constants: constants.filter_map(|((c, &value), &place)| Some((place?, word(value, c.of)))).collect(),
+            constants: constants
+                .filter_map(|((c, &value), &place)| Some((place?, word(value, c.of))))
+                .collect(),
             j: fields(program.j(), inputs.j(), &places.j),
             found: vec![Vec::with_capacity(inputs.ni()); program.results().len()],
             timing: Timing::default(),
@@ -140,18 +146,28 @@ impl<'a> Runner<'a> {
         let loaded = cycles(&self.board);
         self.board.each(|block| {
             if block.id() < busy {
-                go_over(block, kernel, j, block_j(block.id() % share.copies, share.copies, inputs.nj()));
+                go_over(
+                    block,
+                    kernel,
+                    j,
+                    block_j(block.id() % share.copies, share.copies, inputs.nj()),
+                );
             }
         });
         let looped = cycles(&self.board);
-        let trace = watch.and_then(|(id, slot, _)| Some((slot % VECTOR, self.board.blocks_mut()[id].unwatch()?)));
+        let trace = watch.and_then(|(id, slot, _)| {
+            Some((slot % VECTOR, self.board.blocks_mut()[id].unwatch()?))
+        });
         self.store(share);
         self.timing.load_cycles += loaded - before;
         self.timing.loop_cycles += looped - loaded;
         self.timing.store_cycles += cycles(&self.board) - looped;
         self.timing.held_words += count(share.held * self.i.len() + self.constants.len());
         self.timing.broadcast_words += count(inputs.nj()) * u64::from(kernel.listing().stride);
-        debug_assert!(looped - loaded == steps(&kernel.listing().body) * 4 * count(inputs.nj().div_ceil(share.copies)));
+        debug_assert!(
+            looped - loaded
+                == steps(&kernel.listing().body) * 4 * count(inputs.nj().div_ceil(share.copies))
+        );
         trace
     }
 
@@ -159,7 +175,8 @@ impl<'a> Runner<'a> {
     fn store(&mut self, share: Share) {
         let kernel = self.kernel;
         let results = kernel.program().results().iter().zip(&kernel.places().results);
-        // Each vector with its result, and how it is reduced: numbers of j go with what they are of, and both come out of each block.
+        // Each vector with its result, and how it is reduced: numbers of j go with what they are
+        // of, and both come out of each block.
         let vectors: Vec<(usize, Place, Option<Place>, Option<Tree>)> = results
             .enumerate()
             .map(|(at, (result, &(place, index)))| (at, place, index, tree(result.reduction)))
@@ -169,7 +186,9 @@ impl<'a> Runner<'a> {
                 if block.id() < share.groups() * share.copies {
                     for (at, &(_, place, index, _)) in chunk.iter().enumerate() {
                         [Some(place), index].into_iter().enumerate().for_each(|(second, place)| {
-                            place.into_iter().for_each(|place| bring_out(block, place, (at * 2 + second) * SLOTS));
+                            place.into_iter().for_each(|place| {
+                                bring_out(block, place, (at * 2 + second) * SLOTS)
+                            });
                         });
                     }
                 }
@@ -184,7 +203,8 @@ impl<'a> Runner<'a> {
                     };
                     self.found[result].push(found);
                 }
-                let each = if index.is_some() { 2 * share.copies } else { share.copies.div_ceil(BLOCKS) };
+                let each =
+                    if index.is_some() { 2 * share.copies } else { share.copies.div_ceil(BLOCKS) };
                 self.timing.read_words += count(share.held * each);
             }
         }
@@ -193,7 +213,12 @@ impl<'a> Runner<'a> {
     /// Through the tree of each chip; what several give is reduced by the host.
     fn reduce(&self, tree: Tree, blocks: std::ops::Range<usize>, word: usize) -> Word {
         let chip = blocks.len().min(BLOCKS);
-        tree.reduce(blocks.step_by(chip).map(|first| self.board.tree(tree, first..first + chip, word)).collect())
+        tree.reduce(
+            blocks
+                .step_by(chip)
+                .map(|first| self.board.tree(tree, first..first + chip, word))
+                .collect(),
+        )
     }
 
     /// The best of what each block has, and of equals the first j.
@@ -219,7 +244,9 @@ impl<'a> Runner<'a> {
         each.map(|(result, found)| {
             let values = found.iter().map(|&(value, _)| value);
             match (result.reduction, program.of(result.contribution)) {
-                (Reduction::And | Reduction::Or, _) => Output::Bool(values.map(|word| word != Word::ZERO).collect()),
+                (Reduction::And | Reduction::Or, _) => {
+                    Output::Bool(values.map(|word| word != Word::ZERO).collect())
+                }
                 (Reduction::ArgMin | Reduction::ArgMax, _) =>
                 {
                     #[expect(clippy::cast_possible_truncation, reason = "a count of particles")]
@@ -262,7 +289,8 @@ fn block_j(copy: usize, copies: usize, nj: usize) -> impl Iterator<Item = usize>
 }
 
 fn pass(source: Source, target: Target, condition: Option<Condition>) -> Instruction {
-    let operation = Operation { code: Code::Pass, sources: vec![source], targets: vec![target], condition };
+    let operation =
+        Operation { code: Code::Pass, sources: vec![source], targets: vec![target], condition };
     Instruction::new(vec![operation]).expect("one operation that the ports allow")
 }
 
@@ -270,7 +298,8 @@ fn place(at: usize) -> u16 {
     u16::try_from(at).expect("within a memory")
 }
 
-/// Brings constants and some i into local memories by way of broadcast memory: each element takes its own.
+/// Brings constants and some i into local memories by way of broadcast memory: each element takes
+/// its own.
 fn load(
     block: &mut Block,
     i: &[(Place, Column<'_>, Type)],
@@ -298,7 +327,10 @@ fn load(
                 targets: vec![Target::Mask(0)],
                 condition: None,
             };
-            block.run(&[Instruction::new(vec![differ]).expect("one operation that the ports allow")], 0);
+            block.run(
+                &[Instruction::new(vec![differ]).expect("one operation that the ports allow")],
+                0,
+            );
             for (at, &(to, ..)) in chunk.iter().enumerate() {
                 let from = Source::Broadcast(Place::four(place(at * SLOTS + element * VECTOR)));
                 block.run(&[pass(from, Target::Local(to), Some(others))], 0);
@@ -322,11 +354,14 @@ fn go_over(
         let mut filled = 0;
         for (at, j) in these.enumerate() {
             let base = half + at * stride;
-            columns
-                .iter()
-                .for_each(|(to, column, of)| block.set_broadcast(base + usize::from(to.at), word(column.get(j), *of)));
+            columns.iter().for_each(|(to, column, of)| {
+                block.set_broadcast(base + usize::from(to.at), word(column.get(j), *of))
+            });
             if let Some(to) = kernel.places().index {
-                block.set_broadcast(base + usize::from(to.at), Word::from_f64(crate::timing::real(count(j))));
+                block.set_broadcast(
+                    base + usize::from(to.at),
+                    Word::from_f64(crate::timing::real(count(j))),
+                );
             }
             filled += 1;
         }
@@ -343,7 +378,8 @@ fn go_over(
 fn bring_out(block: &mut Block, from: Place, to: usize) {
     for element in 0..ELEMENTS {
         let at = Place::four(place(to + element * VECTOR));
-        let target = Target::Broadcast { place: at, element: u8::try_from(element).expect("a few") };
+        let target =
+            Target::Broadcast { place: at, element: u8::try_from(element).expect("a few") };
         block.run(&[pass(Source::Local(from), target, None)], 0);
     }
 }

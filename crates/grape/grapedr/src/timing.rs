@@ -39,8 +39,8 @@ pub struct Seconds {
     pub write_broadcast: f64,
     /// Of results.
     pub read: f64,
-    /// From the first word to the last: what is broadcast is sent while the loop goes over what was sent before, into the other half of
-    /// broadcast memory, and nothing else overlaps.
+    /// From the first word to the last: what is broadcast is sent while the loop goes over what
+    /// was sent before, into the other half of broadcast memory, and nothing else overlaps.
     pub whole: f64,
 }
 
@@ -69,7 +69,8 @@ impl Timing {
     pub fn seconds(&self, shape: Shape) -> Seconds {
         let cycles = |cycles| real(cycles) / shape.clock();
         let written = |words| real(words * WORD_BYTES) / WRITE_RATE;
-        let (write_held, write_broadcast) = (written(self.held_words), written(self.broadcast_words));
+        let (write_held, write_broadcast) =
+            (written(self.held_words), written(self.broadcast_words));
         let read = real(self.read_words * WORD_BYTES) / READ_RATE;
         let around = cycles(self.load_cycles) + cycles(self.store_cycles);
         let whole = write_held + around + cycles(self.loop_cycles).max(write_broadcast) + read;

@@ -65,7 +65,12 @@ impl Trace {
         values: impl FnOnce() -> Vec<[Word; VECTOR]>,
     ) {
         if self.entries.len() < self.limit {
-            self.entries.push(Entry { cycle, instruction: instruction.clone(), base, values: values() });
+            self.entries.push(Entry {
+                cycle,
+                instruction: instruction.clone(),
+                base,
+                values: values(),
+            });
         } else {
             self.left_out += 1;
         }

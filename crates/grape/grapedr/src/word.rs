@@ -1,4 +1,5 @@
-//! Words: 72 bits of which sign, exponent and fraction are 1, 11 and 60, and the short ones of 1, 11 and 24 that lie in their upper half.
+//! Words: 72 bits of which sign, exponent and fraction are 1, 11 and 60, and the short ones of 1,
+//! 11 and 24 that lie in their upper half.
 
 use std::fmt;
 
@@ -32,12 +33,14 @@ pub enum Width {
     Long,
 }
 
-/// A long word, or a short one with zeros behind it. Sign, exponent (biased by 1023) and fraction stand as in IEEE 754, so that the
-/// upper 64 bits of a long word are a `f64` with the fraction cut, and a short word is one with 28 bits fewer.
+/// A long word, or a short one with zeros behind it. Sign, exponent (biased by 1023) and fraction
+/// stand as in IEEE 754, so that the upper 64 bits of a long word are a `f64` with the fraction
+/// cut, and a short word is one with 28 bits fewer.
 ///
-/// An exponent field of 0 is a zero, whatever the fraction: there are no subnormals, and results below the least normal number (before
-/// they are rounded) are zeros of their sign. A field of 2047 is infinity, or, with a fraction, not a number; operations make
-/// [`Word::NAN`] of these and no other. Rounding is to nearest, ties to even; beyond the range it gives infinity.
+/// An exponent field of 0 is a zero, whatever the fraction: there are no subnormals, and results
+/// below the least normal number (before they are rounded) are zeros of their sign. A field of 2047
+/// is infinity, or, with a fraction, not a number; operations make [`Word::NAN`] of these and no
+/// other. Rounding is to nearest, ties to even; beyond the range it gives infinity.
 #[derive(Clone, Copy, Default, Eq, Hash, PartialEq)]
 pub struct Word {
     high: u64,
@@ -81,7 +84,8 @@ impl Word {
         self.low
     }
 
-    /// The same number, exactly; of a subnormal, zero. Also how `f32` come in: all of them are short words.
+    /// The same number, exactly; of a subnormal, zero. Also how `f32` come in: all of them are
+    /// short words.
     #[must_use]
     pub fn from_f64(number: f64) -> Self {
         if number.is_nan() { Self::NAN } else { Self { high: flushed(number.to_bits()), low: 0 } }
@@ -102,8 +106,10 @@ impl Word {
     /// The nearest `f32`, ties to even: rounded once.
     #[must_use]
     pub fn to_f32(self) -> f32 {
-        // Cut, with what was cut marked in the last bit: a `f64` has enough more bits than a `f32` for that to round as the whole does.
-        let cut = f64::from_bits(flushed(self.high) | u64::from(self.low != 0 && self.exponent() != 0));
+        // Cut, with what was cut marked in the last bit: a `f64` has enough more bits than a `f32`
+        // for that to round as the whole does.
+        let cut =
+            f64::from_bits(flushed(self.high) | u64::from(self.low != 0 && self.exponent() != 0));
         #[expect(clippy::cast_possible_truncation, reason = "rounded to nearest")]
         let narrow = if self.is_nan() { f32::NAN } else { cut as f32 };
         narrow

@@ -1,10 +1,11 @@
-//! The assembler: what is printed is read back as the same, and what is wrong is named with its place.
+//! The assembler: what is printed is read back as the same, and what is wrong is named with its
+//! place.
 
 use proptest::prelude::*;
 use sprat_formula::{Column, Inputs, Output};
 use sprat_grapedr::{
-    AssembleError, Code, Condition, Instruction, Kernel, Listing, Operation, Place, Shape, Source, Target, Width, Word,
-    assemble, is_listing, run,
+    AssembleError, Code, Condition, Instruction, Kernel, Listing, Operation, Place, Shape, Source,
+    Target, Width, Word, assemble, is_listing, run,
 };
 
 fn place(limit: u16) -> impl Strategy<Value = Place> {
@@ -36,7 +37,14 @@ fn target() -> impl Strategy<Value = Target> {
 
 fn operation() -> impl Strategy<Value = Operation> {
     let code = prop_oneof![
-        prop::sample::select(vec![Code::Less, Code::LessEqual, Code::Equal, Code::NotEqual, Code::Pass, Code::Xor]),
+        prop::sample::select(vec![
+            Code::Less,
+            Code::LessEqual,
+            Code::Equal,
+            Code::NotEqual,
+            Code::Pass,
+            Code::Xor
+        ]),
         prop::sample::select(vec![
             Code::IntegerAdd,
             Code::IntegerSub,
@@ -49,19 +57,19 @@ fn operation() -> impl Strategy<Value = Operation> {
         prop::sample::select(vec![Width::Short, Width::Long]).prop_map(Code::Add),
         prop::sample::select(vec![Width::Short, Width::Long]).prop_map(Code::Sub),
     ];
-    let condition = prop::option::of((0u8..4, any::<bool>()).prop_map(|(mask, set)| Condition { mask, set }));
-    (code, prop::collection::vec(source(), 2), prop::collection::vec(target(), 1..3), condition).prop_map(
-        |(code, mut sources, targets, condition)| {
+    let condition =
+        prop::option::of((0u8..4, any::<bool>()).prop_map(|(mask, set)| Condition { mask, set }));
+    (code, prop::collection::vec(source(), 2), prop::collection::vec(target(), 1..3), condition)
+        .prop_map(|(code, mut sources, targets, condition)| {
             sources.truncate(code.operands());
             Operation { code, sources, targets, condition }
-        },
-    )
+        })
 }
 
 /// Instructions that the machine has, of those at random.
 fn instructions() -> impl Strategy<Value = Vec<Instruction>> {
-    let instruction =
-        prop::collection::vec(operation(), 0..3).prop_filter_map("ports", |all| Instruction::new(all).ok());
+    let instruction = prop::collection::vec(operation(), 0..3)
+        .prop_filter_map("ports", |all| Instruction::new(all).ok());
     prop::collection::vec(instruction, 0..8)
 }
 
@@ -101,9 +109,15 @@ fn wrong(text: &str) -> String {
 #[test]
 fn errors_name_the_place() {
     for (text, error) in [
-        ("pass $t -> $t", "line 1, column 1: \"pass\" where `stride`, `init` or `loop` was expected"),
+        (
+            "pass $t -> $t",
+            "line 1, column 1: \"pass\" where `stride`, `init` or `loop` was expected",
+        ),
         ("stride x", "line 1, column 8: \"x\" where how many words a j has was expected"),
-        ("loop\n\n  fad $t $t -> $t", "line 3, column 3: \"fad\" where an operation, such as `fadds` was expected"),
+        (
+            "loop\n\n  fad $t $t -> $t",
+            "line 3, column 3: \"fad\" where an operation, such as `fadds` was expected",
+        ),
         (
             "init\nfadds $t -> $t",
             "line 2, column 10: \"->\" where an operand: `$r0`, `$r0v`, `$t`, `$lm0v`, `$bm0`, `$pe`, `$bb` or a number was expected",
@@ -113,10 +127,19 @@ fn errors_name_the_place() {
             "init\npass $t -> 5",
             "line 2, column 12: \"5\" where a target: `$r0v`, `$t`, `$lm0v`, `$m0` or `$bm0.pe0` was expected",
         ),
-        ("init\npass $t -> $t @m0", "line 2, column 15: \"@m0\" where a condition: `@$m0` or `@!$m0` was expected"),
-        ("init\npass $t -> $t 5", "line 2, column 15: \"5\" where the end of the line was expected"),
+        (
+            "init\npass $t -> $t @m0",
+            "line 2, column 15: \"@m0\" where a condition: `@$m0` or `@!$m0` was expected",
+        ),
+        (
+            "init\npass $t -> $t 5",
+            "line 2, column 15: \"5\" where the end of the line was expected",
+        ),
         ("init\npass $t", "line 2, column 8: \"\" where `->` was expected"),
-        ("init\nnop\n  pass $r32 -> $t # no", "line 3, column 3: register 32 is not there: there are 32"),
+        (
+            "init\nnop\n  pass $r32 -> $t # no",
+            "line 3, column 3: register 32 is not there: there are 32",
+        ),
     ] {
         assert_eq!(wrong(text), error, "{text}");
     }
@@ -156,7 +179,9 @@ fn a_kernel_by_hand_runs() {
     let kernel = Kernel::assemble(BY_HAND).expect("a kernel");
     let (a, x) = ([1.0, -1.0, 0.5], [3.0, 5.0, 4.0]);
     let i = vec![Column::from(&a[..]), Column::from(&a[..])];
-    let inputs = |c| Inputs::new(kernel.program(), i.clone(), vec![Column::from(&x[..])], &[c]).expect("inputs");
+    let inputs = |c| {
+        Inputs::new(kernel.program(), i.clone(), vec![Column::from(&x[..])], &[c]).expect("inputs")
+    };
     let outputs = run(&kernel, &inputs(None), Shape::DESIGN, None).outputs;
     let sums = |scale: f64| Output::F64(a.map(|a| scale * 12.0 * a).to_vec());
     assert_eq!(outputs, [sums(2.0), Output::Index(vec![1; 3]), Output::Bool(vec![true; 3])]);
@@ -166,9 +191,17 @@ fn a_kernel_by_hand_runs() {
 #[test]
 fn kernels_that_the_machine_cannot_have_are_named() {
     for (from, to, error) in [
-        ("stride 2", "stride 513", "line 1, column 8: \"513\" where how many words a j has, 512 at most, was expected"),
+        (
+            "stride 2",
+            "stride 513",
+            "line 1, column 8: \"513\" where how many words a j has, 512 at most, was expected",
+        ),
         ("stride 2 ", "stride 1 ", "line 9, column 7: \"$bm1\" where a word of each j"),
-        ("fmull $bm0", "fmull $bm2", "line 18, column 3: broadcast memory beyond the 2 words of a j"),
+        (
+            "fmull $bm0",
+            "fmull $bm2",
+            "line 18, column 3: broadcast memory beyond the 2 words of a j",
+        ),
         ("$lm0v\n", "$lm253v\n", "line 2, column 9: \"$lm253v\" where four words of local memory"),
         ("$lm0v\n", "$r0v\n", "line 2, column 9: \"$r0v\" where four words"),
         ("$lm12v $lm16v", "$lm12v", "line 7, column 30: \"\" where four words of local memory"),
@@ -176,7 +209,11 @@ fn kernels_that_the_machine_cannot_have_are_named() {
         ("sum sum", "sum mean", "line 6, column 12: \"mean\" where sum, min,"),
         ("= 2", "= two", "line 5, column 23: \"two\" where a number was expected"),
         ("i nothing", "i a", "line 3, column 1: this cannot be declared: `a` is there already"),
-        ("i nothing", "i and", "line 3, column 1: this cannot be declared: `and` is a word of the language"),
+        (
+            "i nothing",
+            "i and",
+            "line 3, column 1: this cannot be declared: `and` is a word of the language",
+        ),
         ("i nothing", "i no:", "line 3, column 3: \"no:\" where a name was expected"),
     ] {
         let text = BY_HAND.replace(from, to);
@@ -184,18 +221,28 @@ fn kernels_that_the_machine_cannot_have_are_named() {
         let found = Kernel::assemble(&text).expect_err(to).to_string();
         assert!(found.starts_with(error), "{to}: {found}");
     }
-    assert!(Kernel::assemble("stride 0\ninit\nloop\n").expect_err("none").to_string().contains("no result"));
-    let many = format!("stride 1\n{}", (0..65).map(|at| format!("i x{at} f32 unused\n")).collect::<String>());
+    assert!(
+        Kernel::assemble("stride 0\ninit\nloop\n")
+            .expect_err("none")
+            .to_string()
+            .contains("no result")
+    );
+    let many = format!(
+        "stride 1\n{}",
+        (0..65).map(|at| format!("i x{at} f32 unused\n")).collect::<String>()
+    );
     assert!(Kernel::assemble(&many).expect_err("many").to_string().starts_with("line 66, "));
 }
 
 #[test]
 fn comments_and_numbers_are_read() {
-    let listing = assemble("stride 2 # of words\nloop\n\nfmuls -1.5e3 $t->$t;pass 0x10 -> $m0 # two")
-        .map_err(|error| error.to_string());
+    let listing =
+        assemble("stride 2 # of words\nloop\n\nfmuls -1.5e3 $t->$t;pass 0x10 -> $m0 # two")
+            .map_err(|error| error.to_string());
     assert!(listing.is_err(), "arrows stand apart");
     let listing =
-        assemble("stride 2 # of words\nloop\n\nfmuls -1.5e3 $t -> $t;pass -1.5e3 -> $m0 # two").expect("a listing");
+        assemble("stride 2 # of words\nloop\n\nfmuls -1.5e3 $t -> $t;pass -1.5e3 -> $m0 # two")
+            .expect("a listing");
     assert_eq!(listing.stride, 2);
     assert_eq!(listing.body[0].to_string(), "fmuls -1500.0 $t -> $t ; pass -1500.0 -> $m0");
 }

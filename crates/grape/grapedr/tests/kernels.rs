@@ -1,6 +1,8 @@
 //! Kernels on the simulated machine against the reference.
 
-use sprat_formula::{Arithmetic, Column, Inputs, Judgement, Output, Precision, Program, READY, ready, reference};
+use sprat_formula::{
+    Arithmetic, Column, Inputs, Judgement, Output, Precision, Program, READY, ready, reference,
+};
 use sprat_grapedr::{CompileError, Published, Run, Shape, Watch, compile, published, rate, run};
 
 struct Numbers(u64);
@@ -8,7 +10,8 @@ struct Numbers(u64);
 impl Numbers {
     /// From -1 to 1.
     fn next(&mut self) -> f64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         f64::from(u32::try_from(self.0 >> 32).unwrap()) / f64::from(u32::MAX) * 2.0 - 1.0
     }
 
@@ -38,17 +41,22 @@ fn both(program: &Program, ni: usize, nj: usize, shape: Shape) -> (Run, Judgemen
     let (i, j) = (numbers.columns(program.i(), ni), numbers.columns(program.j(), nj));
     let (i, j) = (columns(&i), columns(&j));
     let inputs = Inputs::new(program, i, j, &vec![None; program.constants().len()]).unwrap();
-    (run(&compile(program).unwrap(), &inputs, shape, None), reference(program, &inputs, Arithmetic::Wide))
+    (
+        run(&compile(program).unwrap(), &inputs, shape, None),
+        reference(program, &inputs, Arithmetic::Wide),
+    )
 }
 
 fn columns(all: &[Vec<f64>]) -> Vec<Column<'_>> {
     all.iter().map(|numbers| Column::from(&numbers[..])).collect()
 }
 
-/// The greatest error of sums relative to what was added up, of a vector's parts to the greatest of them, of other numbers relative to themselves.
+/// The greatest error of sums relative to what was added up, of a vector's parts to the greatest of
+/// them, of other numbers relative to themselves.
 fn error(program: &Program, run: &Run, judgement: &Judgement) -> f64 {
     let mut most: f64 = 0.0;
-    let vector = |at: usize| program.results()[at].name.trim_end_matches(['x', 'y', 'z']).to_owned();
+    let vector =
+        |at: usize| program.results()[at].name.trim_end_matches(['x', 'y', 'z']).to_owned();
     let added = |at: usize, i: usize| {
         let parts = (0..judgement.magnitudes.len()).filter(|&part| vector(part) == vector(at));
         parts.filter_map(|part| judgement.magnitudes[part].get(i).copied()).reduce(f64::max)
@@ -73,7 +81,8 @@ fn error(program: &Program, run: &Run, judgement: &Judgement) -> f64 {
     most
 }
 
-/// Short words have a bit more than `f32`, and sums are long; long ones have eight bits more than `f64`.
+/// Short words have a bit more than `f32`, and sums are long; long ones have eight bits more than
+/// `f64`.
 const SHORT: f64 = 1e-6;
 const LONG: f64 = 1e-14;
 
@@ -82,12 +91,22 @@ fn ready_kernels_agree_with_the_reference() {
     for ready in READY {
         for (precision, tolerance) in [(Precision::F32, SHORT), (Precision::F64, LONG)] {
             let program = program(ready.name, precision);
-            for (ni, nj, shape) in [(200, 150, Shape::DESIGN), (5, 333, Shape::DEPLOYED), (2100, 60, Shape::DESIGN)] {
+            for (ni, nj, shape) in
+                [(200, 150, Shape::DESIGN), (5, 333, Shape::DEPLOYED), (2100, 60, Shape::DESIGN)]
+            {
                 let (run, judgement) = both(&program, ni, nj, shape);
                 let error = error(&program, &run, &judgement);
-                assert!(error <= tolerance, "{} {precision:?} of {ni} x {nj}: {error:e}", ready.name);
+                assert!(
+                    error <= tolerance,
+                    "{} {precision:?} of {ni} x {nj}: {error:e}",
+                    ready.name
+                );
                 for (ours, theirs) in run.outputs.iter().zip(&judgement.outputs) {
-                    assert!(!matches!(ours, Output::Index(_) | Output::Bool(_)) || ours == theirs, "{}", ready.name);
+                    assert!(
+                        !matches!(ours, Output::Index(_) | Output::Bool(_)) || ours == theirs,
+                        "{}",
+                        ready.name
+                    );
                 }
             }
         }
@@ -98,8 +117,16 @@ fn ready_kernels_agree_with_the_reference() {
 fn published_kernels_take_no_more_steps() {
     for row in published().unwrap() {
         let Published { name, steps, flops, rate: theirs } = row.published;
-        assert!(row.short_steps <= steps, "{name}: {} steps, {steps} were published", row.short_steps);
-        assert!((rate(flops, steps) - theirs as f64).abs() < 1.0, "{name}: {} follows", rate(flops, steps));
+        assert!(
+            row.short_steps <= steps,
+            "{name}: {} steps, {steps} were published",
+            row.short_steps
+        );
+        assert!(
+            (rate(flops, steps) - theirs as f64).abs() < 1.0,
+            "{name}: {} follows",
+            rate(flops, steps)
+        );
         assert!(row.short_rate >= theirs as f64 && row.long_steps > row.short_steps);
     }
 }
@@ -111,7 +138,9 @@ fn counts_of_all_sizes() {
     for (ni, nj) in [(0, 5), (5, 0), (0, 0), (1, 1), (128, 16), (129, 17), (1, 4097), (2049, 1)] {
         let (run, judgement) = both(&program, ni, nj, Shape::DESIGN);
         assert!(error(&program, &run, &judgement) <= LONG, "{ni} x {nj}");
-        assert!(run.outputs.iter().all(|output| matches!(output, Output::F64(all) if all.len() == ni)));
+        assert!(
+            run.outputs.iter().all(|output| matches!(output, Output::F64(all) if all.len() == ni))
+        );
     }
 }
 
@@ -120,7 +149,8 @@ fn counts_of_all_sizes() {
 fn few_i_are_held_by_many_blocks() {
     let program = program("gravity", Precision::F32);
     let steps = compile(&program).unwrap().steps();
-    let cycles = |ni, chips| both(&program, ni, 1600, Shape::new(chips, 5e8).unwrap()).0.timing.loop_cycles;
+    let cycles =
+        |ni, chips| both(&program, ni, 1600, Shape::new(chips, 5e8).unwrap()).0.timing.loop_cycles;
     assert_eq!(cycles(2048, 1), steps * 4 * 1600);
     assert_eq!(cycles(128, 1), steps * 4 * 100);
     assert_eq!(cycles(129, 1), steps * 4 * 200);
@@ -130,7 +160,10 @@ fn few_i_are_held_by_many_blocks() {
 #[test]
 fn a_watched_particle_shows_its_values() {
     let program = program("gravity", Precision::F64);
-    let (i, j) = ([vec![0.5; 140], vec![0.25; 140], vec![0.0; 140]], [vec![1.0], vec![2.0], vec![3.0], vec![1.0]]);
+    let (i, j) = (
+        [vec![0.5; 140], vec![0.25; 140], vec![0.0; 140]],
+        [vec![1.0], vec![2.0], vec![3.0], vec![1.0]],
+    );
     let inputs = Inputs::new(&program, columns(&i), columns(&j), &[None]).unwrap();
     let kernel = compile(&program).unwrap();
     let run = run(&kernel, &inputs, Shape::DESIGN, Some(Watch { i: 133, limit: 1000 }));
@@ -152,10 +185,12 @@ fn one(text: &str, j: &[f64]) -> Output {
 #[test]
 fn what_is_no_number_is_as_the_language_says() {
     let (nan, inf) = (f64::NAN, f64::INFINITY);
-    let value = |expression: &str, x: f64| match one(&format!("VARJ x\nVARF r\nr += {expression}\n"), &[x]) {
-        Output::F64(all) => all[0],
-        other => panic!("{other:?}"),
-    };
+    let value =
+        |expression: &str, x: f64| match one(&format!("VARJ x\nVARF r\nr += {expression}\n"), &[x])
+        {
+            Output::F64(all) => all[0],
+            other => panic!("{other:?}"),
+        };
     for (expression, x, expected) in [
         ("rsqrt(x)", 0.0, inf),
         ("rsqrt(x)", inf, 0.0),
@@ -180,7 +215,10 @@ fn what_is_no_number_is_as_the_language_says() {
         ("exp(x)", 0.0, 1.0),
     ] {
         let given = value(expression, x);
-        assert!(given == expected || given.is_nan() && expected.is_nan(), "{expression} of {x}: {given}");
+        assert!(
+            given == expected || given.is_nan() && expected.is_nan(),
+            "{expression} of {x}: {given}"
+        );
     }
     let j = [3.0, nan, 1.0, 2.0, 1.0];
     assert_eq!(one("VARJ x\nVARF r\nr min= x\n", &j), Output::F64(vec![1.0]));
@@ -192,24 +230,42 @@ fn what_is_no_number_is_as_the_language_says() {
 /// Roots of all normal numbers are right, and quotients by all, from the least to the greatest.
 #[test]
 fn roots_and_quotients_are_right_at_the_ends_of_the_range() {
-    let exponents = [-1022, -1021, -1020, -513, -1, 0, 1, 511, 512, 513, 514, 960, 1000, 1020, 1021, 1022, 1023];
+    let exponents = [
+        -1022, -1021, -1020, -513, -1, 0, 1, 511, 512, 513, 514, 960, 1000, 1020, 1021, 1022, 1023,
+    ];
     let factors = [1.0, 1.25, std::f64::consts::SQRT_2, 1.999, 2.0 - f64::EPSILON];
     let root = f64::sqrt;
-    for (exponent, factor) in exponents.into_iter().flat_map(|exponent| factors.map(|factor| (exponent, factor))) {
+    for (exponent, factor) in
+        exponents.into_iter().flat_map(|exponent| factors.map(|factor| (exponent, factor)))
+    {
         let x = factor * 2.0_f64.powi(exponent);
-        let mut cases = vec![("sqrt(x)", root(x)), ("rsqrt(x)", 1.0 / root(x)), ("rsqrt(x, 1e-4)", 1.0 / root(x))];
-        cases.extend([("x / x", 1.0), ("-1 / x", -1.0 / x), ("1e300 / x", 1e300 / x), ("1e-300 / x", 1e-300 / x)]);
+        let mut cases = vec![
+            ("sqrt(x)", root(x)),
+            ("rsqrt(x)", 1.0 / root(x)),
+            ("rsqrt(x, 1e-4)", 1.0 / root(x)),
+        ];
+        cases.extend([
+            ("x / x", 1.0),
+            ("-1 / x", -1.0 / x),
+            ("1e300 / x", 1e300 / x),
+            ("1e-300 / x", 1e-300 / x),
+        ]);
         cases.retain(|(_, right)| right.is_finite() && right.abs() >= f64::MIN_POSITIVE);
         cases.push(("inf / x", f64::INFINITY));
         for (expression, right) in cases {
-            let Output::F64(found) = one(&format!("VARJ x\nVARF r\nr += {expression}\n"), &[x]) else { panic!() };
+            let Output::F64(found) = one(&format!("VARJ x\nVARF r\nr += {expression}\n"), &[x])
+            else {
+                panic!()
+            };
             let bound = if expression.contains("1e-4") { 1e-4 } else { 2.0 * f64::EPSILON };
             let near = found[0] == right || (found[0] / right - 1.0).abs() <= bound;
             assert!(near, "{expression} of {x:e}: {:e} for {right:e}", found[0]);
         }
     }
     for x in [f32::MIN_POSITIVE, f32::MAX, 1.5, f32::from_bits(1)] {
-        for (expression, right) in [("sqrt(x)", x.sqrt()), ("rsqrt(x)", 1.0 / x.sqrt()), ("1 / x", 1.0 / x)] {
+        for (expression, right) in
+            [("sqrt(x)", x.sqrt()), ("rsqrt(x)", 1.0 / x.sqrt()), ("1 / x", 1.0 / x)]
+        {
             let text = format!("VARJ x: f32\nVARF r: f32\nr += {expression}\n");
             let Output::F32(found) = one(&text, &[f64::from(x)]) else { panic!() };
             let near = found[0] == right || (found[0] / right - 1.0).abs() <= 2.0 * f32::EPSILON;
@@ -222,13 +278,18 @@ fn roots_and_quotients_are_right_at_the_ends_of_the_range() {
 fn a_kernel_too_large_is_told_what_ran_out() {
     let many: Vec<String> = (0..63).map(|at| format!("x{at}")).collect();
     let products: Vec<String> = many.iter().map(|name| format!("{name} * y")).collect();
-    let text = format!("VARI {}\nVARJ y\nVARF a, b\na += {}\nb += y\n", many.join(", "), products.join(" + "));
+    let text = format!(
+        "VARI {}\nVARJ y\nVARF a, b\na += {}\nb += y\n",
+        many.join(", "),
+        products.join(" + ")
+    );
     let program = sprat_formula::Kernel::parse(&text, Precision::F32).unwrap().program;
     assert_eq!(compile(&program).unwrap_err(), CompileError::Local);
     assert!(CompileError::Local.to_string().starts_with("local memory ran out"));
 }
 
-/// More selections at once than there are masks, and more values than registers: places and masks are found all the same.
+/// More selections at once than there are masks, and more values than registers: places and masks
+/// are found all the same.
 #[test]
 fn many_selections_share_few_masks() {
     let mut text = "VARI a\nVARJ b\nVARF r\n".to_owned();
@@ -236,8 +297,11 @@ fn many_selections_share_few_masks() {
     for (at, name) in names.iter().enumerate() {
         text += &format!("{name} = select(a < b + {at}, b * {at} + a, b - a / ({at} + 2 + b*b))\n");
     }
-    text +=
-        &format!("r += ({}) * ({})\n", names.join(" + "), names.iter().rev().cloned().collect::<Vec<_>>().join(" + "));
+    text += &format!(
+        "r += ({}) * ({})\n",
+        names.join(" + "),
+        names.iter().rev().cloned().collect::<Vec<_>>().join(" + ")
+    );
     for (precision, tolerance) in [(Precision::F32, SHORT * 10.0), (Precision::F64, LONG)] {
         let program = sprat_formula::Kernel::parse(&text, precision).unwrap().program;
         let (run, judgement) = both(&program, 130, 40, Shape::DESIGN);
@@ -245,12 +309,13 @@ fn many_selections_share_few_masks() {
     }
 }
 
-/// More comparisons that could be done at once than there are masks, for what is there only when others have had masks: each is done when
-/// what it is for is there, and not before.
+/// More comparisons that could be done at once than there are masks, for what is there only when
+/// others have had masks: each is done when what it is for is there, and not before.
 #[test]
 fn masks_are_set_late() {
     let names = ["a", "b", "c", "d", "e", "f"];
-    let mut text = format!("VARI x\nVARJ y, {}\nVARF r\nlate = rsqrt(1 + x*x + y*y)\n", names.join(", "));
+    let mut text =
+        format!("VARI x\nVARJ y, {}\nVARF r\nlate = rsqrt(1 + x*x + y*y)\n", names.join(", "));
     for name in names {
         text += &format!("r += select(x < {name}, late, {name})\n");
     }

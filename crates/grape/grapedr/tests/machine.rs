@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use sprat_grapedr::{
-    AssembleError, Board, Code, ELEMENTS, Instruction, PortError, Shape, Trace, Tree, VECTOR, What, Width, Word,
-    assemble,
+    AssembleError, Board, Code, ELEMENTS, Instruction, PortError, Shape, Trace, Tree, VECTOR, What,
+    Width, Word, assemble,
 };
 use std::cmp::Ordering;
 
@@ -15,7 +15,8 @@ fn body(text: &str) -> Vec<Instruction> {
 fn word() -> impl Strategy<Value = Word> {
     let exponent = prop_oneof![4 => 1000u128..1050, 1 => 0u128..2048, 1 => 505u128..520];
     (any::<bool>(), exponent, any::<u64>(), 0u8..4).prop_map(|(sign, exponent, fraction, kind)| {
-        let word = Word::from_bits(u128::from(sign) << 71 | exponent << 60 | u128::from(fraction >> 4));
+        let word =
+            Word::from_bits(u128::from(sign) << 71 | exponent << 60 | u128::from(fraction >> 4));
         match kind {
             0 => word,
             1 => Word::from_bits(word.bits() >> 60 << 60),
@@ -55,8 +56,8 @@ fn meaning(code: Code, a: Word, b: Word) -> Word {
 }
 
 const NAMES: [&str; 18] = [
-    "fadds", "faddl", "fsubs", "fsubl", "flt", "fle", "feq", "fne", "fmuls", "fmull", "iadd", "isub", "and", "or",
-    "xor", "shl", "shr", "pass",
+    "fadds", "faddl", "fsubs", "fsubl", "flt", "fle", "feq", "fne", "fmuls", "fmull", "iadd",
+    "isub", "and", "or", "xor", "shl", "shr", "pass",
 ];
 
 proptest! {

@@ -20,7 +20,8 @@ fn check(sides: Sides, chips: usize) -> f64 {
     for i in 0..m {
         for j in 0..n {
             let sum: f64 = (0..k).map(|l| a[i * k + l] * b[l * n + j]).sum();
-            let size: f64 = (0..k).map(|l| (a[i * k + l] * b[l * n + j]).abs()).sum::<f64>() + begun[i * n + j].abs();
+            let size: f64 = (0..k).map(|l| (a[i * k + l] * b[l * n + j]).abs()).sum::<f64>()
+                + begun[i * n + j].abs();
             most = most.max((c[i * n + j] - sum - begun[i * n + j]).abs() / size);
         }
     }
@@ -70,7 +71,10 @@ fn decompositions_give_the_matrix_back() {
                 let error = (sum - matrix[found.pivots[i] * n + j]).abs();
                 assert!(error < 1e-13, "{n}: {i}, {j}: {error:e}");
             }
-            assert!((0..i).all(|l| found.factors[i * n + l].abs() <= 1.0), "pivots are the greatest");
+            assert!(
+                (0..i).all(|l| found.factors[i * n + l].abs() <= 1.0),
+                "pivots are the greatest"
+            );
         }
     }
 }

@@ -23,17 +23,20 @@ fn check(case: &Case, chips: usize) -> Result<(), TestCaseError> {
     // What is printed of it runs as the same.
     let printed = kernel.to_string();
     prop_assert!(is_listing(&printed));
-    let read = Kernel::assemble(&printed).map_err(|error| TestCaseError::fail(format!("{error} of\n{printed}")))?;
+    let read = Kernel::assemble(&printed)
+        .map_err(|error| TestCaseError::fail(format!("{error} of\n{printed}")))?;
     prop_assert_eq!((read.listing(), read.to_string()), (kernel.listing(), printed));
     let again = run(&read, &inputs, shape, None).outputs;
     prop_assert_eq!(format!("{again:?}"), format!("{ours:?}"));
-    for (at, (result, tolerance)) in case.program.results().iter().zip(&case.tolerances).enumerate() {
+    for (at, (result, tolerance)) in case.program.results().iter().zip(&case.tolerances).enumerate()
+    {
         let (got, expected) = (numbers(&ours[at]), numbers(&judged.outputs[at]));
         let narrow = case.program.of(result.contribution) == Type::F32;
         let epsilon = if narrow { f64::from(f32::EPSILON) } else { f64::EPSILON };
         let sum = result.reduction == Reduction::Sum;
         for i in 0..inputs.ni() {
-            let (terms, size) = if sum { (inputs.nj() as f64, judged.magnitudes[at][i]) } else { (1.0, 0.0) };
+            let (terms, size) =
+                if sum { (inputs.nj() as f64, judged.magnitudes[at][i]) } else { (1.0, 0.0) };
             let bound = terms * (tolerance + epsilon * (size + terms * tolerance));
             let (got, expected) = (got[i], expected[i]);
             let near = got == expected || (got - expected).abs() <= bound;

@@ -17,7 +17,10 @@ fn exact(word: Word) -> Option<Float> {
     }
     let sign = if word.is_negative() { -1 } else { 1 };
     if word.is_infinite() {
-        return Some(Float::with_val(EXACT, if sign < 0 { f64::NEG_INFINITY } else { f64::INFINITY }));
+        return Some(Float::with_val(
+            EXACT,
+            if sign < 0 { f64::NEG_INFINITY } else { f64::INFINITY },
+        ));
     }
     if word.is_zero() {
         return Some(Float::with_val(EXACT, if sign < 0 { -0.0 } else { 0.0 }));
@@ -51,18 +54,21 @@ fn word(number: &Float, width: Width) -> Word {
     Word::from_bits(sign | u128::try_from(exponent - 1 + 1023).unwrap() << 60 | fraction)
 }
 
-/// The nearest `f32`: below its normal numbers by whole units of the least, for there the library's own conversion is off by one at times.
+/// The nearest `f32`: below its normal numbers by whole units of the least, for there the library's
+/// own conversion is off by one at times.
 fn narrow(number: &Float) -> f32 {
     let normal = Float::with_val(EXACT, f32::MIN_POSITIVE);
     if number.cmp_abs(&normal) != Some(Ordering::Less) || number.is_zero() {
         return number.to_f32();
     }
-    let (units, _) = Float::with_val(EXACT, number << 149).to_integer_round(Round::Nearest).unwrap();
+    let (units, _) =
+        Float::with_val(EXACT, number << 149).to_integer_round(Round::Nearest).unwrap();
     let magnitude = f32::from_bits(units.abs().to_u32().unwrap());
     if number.is_sign_negative() { -magnitude } else { magnitude }
 }
 
-/// Words of all kinds: at random in all bits; near in exponent; at the ends of the range; long and short.
+/// Words of all kinds: at random in all bits; near in exponent; at the ends of the range; long and
+/// short.
 fn words() -> impl Strategy<Value = Word> {
     let fraction = prop_oneof![
         any::<u64>().prop_map(|bits| u128::from(bits >> 4)),
@@ -81,8 +87,9 @@ fn words() -> impl Strategy<Value = Word> {
         1 => 500u128..524,
         1 => 1510u128..1550,
     ];
-    let long = (any::<bool>(), exponent, fraction)
-        .prop_map(|(sign, exponent, fraction)| Word::from_bits(u128::from(sign) << 71 | exponent << 60 | fraction));
+    let long = (any::<bool>(), exponent, fraction).prop_map(|(sign, exponent, fraction)| {
+        Word::from_bits(u128::from(sign) << 71 | exponent << 60 | fraction)
+    });
     (long, any::<bool>()).prop_map(|(word, short)| if short { word.short() } else { word })
 }
 
@@ -100,7 +107,10 @@ fn judged(a: Word, b: Word, width: Width, operation: impl Fn(&Float, &Float) -> 
 
 fn sum(a: &Float, b: &Float) -> Float {
     let mut sum = a.clone();
-    assert!(sum.add_assign_round(b, Round::Nearest) == Ordering::Equal || sum.is_nan(), "EXACT is too small");
+    assert!(
+        sum.add_assign_round(b, Round::Nearest) == Ordering::Equal || sum.is_nan(),
+        "EXACT is too small"
+    );
     sum
 }
 

@@ -22,7 +22,9 @@ pub enum JoinError {
     #[error("ranks were joined before in this process; that can be done once")]
     Again,
     /// The library was made for programs of one thread.
-    #[error("the MPI library of this machine does not allow programs with threads; Debian's Open MPI does")]
+    #[error(
+        "the MPI library of this machine does not allow programs with threads; Debian's Open MPI does"
+    )]
     Threads,
     /// Not as many as were started.
     #[error("mpirun says that there are {told} ranks, MPI {found}; is it another MPI's mpirun?")]
@@ -101,7 +103,8 @@ mod tests {
             let told = Told::of(&Told { text: text.to_owned(), code: 7 }.words());
             assert_eq!((told.text.as_str(), told.code), (text, 7));
         }
-        let long = Told::of(&Told { text: format!("x{}", "ä".repeat(MAX_REASON)), code: 255 }.words());
+        let long =
+            Told::of(&Told { text: format!("x{}", "ä".repeat(MAX_REASON)), code: 255 }.words());
         assert_eq!((long.text.len(), long.code), (MAX_REASON - 1, 255));
     }
 }

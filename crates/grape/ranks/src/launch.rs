@@ -2,10 +2,13 @@
 
 use std::env::var;
 
-/// Open MPI's `mpirun` tells how many there are; `srun` tells that of a step, whose tasks are ranks where it gives each a PMIx number.
-const TOLD: [(&str, Option<&str>); 2] = [("OMPI_COMM_WORLD_SIZE", None), ("SLURM_STEP_NUM_TASKS", Some("PMIX_RANK"))];
+/// Open MPI's `mpirun` tells how many there are; `srun` tells that of a step, whose tasks are ranks
+/// where it gives each a PMIx number.
+const TOLD: [(&str, Option<&str>); 2] =
+    [("OMPI_COMM_WORLD_SIZE", None), ("SLURM_STEP_NUM_TASKS", Some("PMIX_RANK"))];
 
-/// How many ranks there are: 1 where nobody says otherwise. To ask MPI itself would have it start a daemon for a single process.
+/// How many ranks there are: 1 where nobody says otherwise. To ask MPI itself would have it start a
+/// daemon for a single process.
 pub(crate) fn count() -> usize {
     let told = |name: &str| var(name).ok()?.parse().ok();
     let counts = TOLD.iter().filter(|(_, with)| with.is_none_or(|with| var(with).is_ok()));

@@ -1,8 +1,10 @@
-//! Processes that compute one thing together: ranks, as `mpirun` starts them. Each does its part of the work, and hands the others what it has.
+//! Processes that compute one thing together: ranks, as `mpirun` starts them. Each does its part of
+//! the work, and hands the others what it has.
 //!
-//! They speak by MPI, where that was built in (feature `mpi`); else there is one rank, and nothing changes. Every exchange begins with a
-//! round in which each rank says whether it goes on. One that cannot go on says why, and then all stop with that: no rank waits for one
-//! that is gone, and what went wrong is told once.
+//! They speak by MPI, where that was built in (feature `mpi`); else there is one rank, and nothing
+//! changes. Every exchange begins with a round in which each rank says whether it goes on. One that
+//! cannot go on says why, and then all stop with that: no rank waits for one that is gone, and what
+//! went wrong is told once.
 //!
 //! ```
 //! use sprat_ranks::Ranks;
@@ -81,7 +83,8 @@ impl Ranks {
         self.rank() == 0
     }
 
-    /// This rank's part of so many: parts follow each other in the order of ranks, and differ by one at most.
+    /// This rank's part of so many: parts follow each other in the order of ranks, and differ by
+    /// one at most.
     #[must_use]
     pub fn part(&self, all: usize) -> Range<usize> {
         self.part_of(all, self.rank())
@@ -139,8 +142,9 @@ impl Ranks {
         Ok(several.round(Ok(usize::from(mine)))?.contains(&1))
     }
 
-    /// The last round: each rank says that it is done, or why it is not, with the exit code that it would have. Whoever does not come to an
-    /// exchange that others wait in comes here, and takes part in theirs.
+    /// The last round: each rank says that it is done, or why it is not, with the exit code that it
+    /// would have. Whoever does not come to an exchange that others wait in comes here, and
+    /// takes part in theirs.
     ///
     /// # Errors
     /// [`Stopped`]: what the first of those says that are not done.
@@ -165,9 +169,14 @@ impl Several {
             false => {
                 let all = words.iter().fold(0_u64, |sum, len| sum.saturating_add(*len));
                 if all <= MAX_WORDS {
-                    return Ok(words.iter().map(|len| usize::try_from(*len).expect("no wider")).collect());
+                    return Ok(words
+                        .iter()
+                        .map(|len| usize::try_from(*len).expect("no wider"))
+                        .collect());
                 }
-                let text = format!("{all} numbers are more than ranks can hand each other at once: {MAX_WORDS}");
+                let text = format!(
+                    "{all} numbers are more than ranks can hand each other at once: {MAX_WORDS}"
+                );
                 Stopped { rank: None, text, code: 1 }
             }
         };
@@ -177,8 +186,12 @@ impl Several {
     /// What the first rank says of those that stop; without its name where all say the same.
     fn reasons(&self, mine: Option<(String, u8)>) -> Stopped {
         let mine = mine.map_or_else(Vec::new, |(text, code)| Told { text, code }.words());
-        let lens: Vec<usize> =
-            self.world.each(mine.len() as u64).iter().map(|len| usize::try_from(*len).expect("no wider")).collect();
+        let lens: Vec<usize> = self
+            .world
+            .each(mine.len() as u64)
+            .iter()
+            .map(|len| usize::try_from(*len).expect("no wider"))
+            .collect();
         let all = self.world.gather(&mine, &lens);
         let rank = all.iter().position(|words| !words.is_empty()).expect("one of them stops");
         let same = all.iter().all(|words| *words == all[rank]);

@@ -1,6 +1,7 @@
 //! The others, through MPI.
 //!
-//! What MPI's calls return is not looked at, as the library's own handler of errors ends all ranks, which is MPI's default.
+//! What MPI's calls return is not looked at, as the library's own handler of errors ends all ranks,
+//! which is MPI's default.
 
 use crate::JoinError;
 use mpi::Threading;
@@ -27,7 +28,8 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn join(told: usize) -> Result<Self, JoinError> {
-        let (universe, threads) = mpi::initialize_with_threading(Threading::Serialized).ok_or(JoinError::Again)?;
+        let (universe, threads) =
+            mpi::initialize_with_threading(Threading::Serialized).ok_or(JoinError::Again)?;
         let world = universe.world();
         let number = |of: i32| usize::try_from(of).expect("MPI counts from 0");
         let (rank, found) = (number(world.rank()), number(world.size()));
@@ -55,9 +57,11 @@ impl World {
         all
     }
 
-    /// Words of each rank, of which there are so many: all together no more than [`crate::MAX_WORDS`].
+    /// Words of each rank, of which there are so many: all together no more than
+    /// [`crate::MAX_WORDS`].
     pub(crate) fn gather(&self, mine: &[u64], lens: &[usize]) -> Vec<Vec<u64>> {
-        let counts: Vec<i32> = lens.iter().map(|len| i32::try_from(*len).expect("below MAX_WORDS")).collect();
+        let counts: Vec<i32> =
+            lens.iter().map(|len| i32::try_from(*len).expect("below MAX_WORDS")).collect();
         let begins: Vec<i32> = counts
             .iter()
             .scan(0, |sum, count| {
@@ -92,7 +96,10 @@ impl World {
 
 impl fmt::Debug for World {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("World").field("rank", &self.rank).field("count", &self.count).finish_non_exhaustive()
+        f.debug_struct("World")
+            .field("rank", &self.rank)
+            .field("count", &self.count)
+            .finish_non_exhaustive()
     }
 }
 

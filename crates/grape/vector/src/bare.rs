@@ -1,9 +1,11 @@
-//! Which inverse roots may be computed without care: where it shows in the results that care was needed.
+//! Which inverse roots may be computed without care: where it shows in the results that care was
+//! needed.
 
 use sprat_formula::{Binary, Node, Program, Reduction, Unary};
 
-/// For each value, whether it ends in nothing but sums, by way of products and signs alone. Where it is infinite or no number, then so are
-/// sums; and if it is several times what it should be, then so are they.
+/// For each value, whether it ends in nothing but sums, by way of products and signs alone. Where
+/// it is infinite or no number, then so are sums; and if it is several times what it should be,
+/// then so are they.
 pub(crate) fn bare(program: &Program) -> Vec<bool> {
     let mut bare = vec![true; program.nodes().len()];
     for result in program.results() {

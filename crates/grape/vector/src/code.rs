@@ -1,5 +1,5 @@
-//! Machine code in memory, and the call into it. Pages are written, and then made executable, never both; they are given back when nobody
-//! holds the code any more.
+//! Machine code in memory, and the call into it. Pages are written, and then made executable, never
+//! both; they are given back when nobody holds the code any more.
 
 #![allow(unsafe_code)] // ARCHITECTURE.md says why
 
@@ -9,7 +9,8 @@ use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, m
 use std::ffi::c_void;
 use std::ptr::NonNull;
 
-/// The loop over rows of j for one tile of i: rows, how many, the tile, accumulators, constants, room for spills.
+/// The loop over rows of j for one tile of i: rows, how many, the tile, accumulators, constants,
+/// room for spills.
 type Function = unsafe extern "sysv64" fn(*const u8, usize, *const u8, *mut u8, *const u8, *mut u8);
 
 /// Bytes that the code of a loop reads and writes in its buffers.
@@ -39,7 +40,12 @@ impl Code {
         let len = bytes.len();
         // SAFETY: the kernel chooses where, so nothing that exists is replaced.
         let at = unsafe {
-            mmap_anonymous(std::ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)
+            mmap_anonymous(
+                std::ptr::null_mut(),
+                len,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE,
+            )
         }?;
         let code = Self { at: NonNull::new(at).ok_or(Errno::NOMEM)?, len, extent };
         // SAFETY: the mapping has `len` bytes, is writable, and nobody else knows of it.
@@ -53,25 +59,38 @@ impl Code {
     ///
     /// # Panics
     /// Buffers that are shorter than the code's extent; no rows.
-    pub(crate) fn call(&self, rows: &[u8], count: usize, tile: &[u8], sums: &mut [u8], pool: &[u8], spills: &mut [u8]) {
+    pub(crate) fn call(
+        &self,
+        rows: &[u8],
+        count: usize,
+        tile: &[u8],
+        sums: &mut [u8],
+        pool: &[u8],
+        spills: &mut [u8],
+    ) {
         let extent = self.extent;
         assert!(count > 0, "a loop runs once at least");
         assert!(rows.len() / count >= extent.row, "rows that are not there");
         assert!(tile.len() >= extent.tile && sums.len() >= extent.sums, "a tile cut short");
-        assert!(pool.len() >= extent.pool && spills.len() >= extent.spills, "constants or room that are not there");
-        // SAFETY: the address is that of a whole function of this type, which `Emitted` is and which stays mapped and executable as long as
-        // `self` lives.
+        assert!(
+            pool.len() >= extent.pool && spills.len() >= extent.spills,
+            "constants or room that are not there"
+        );
+        // SAFETY: the address is that of a whole function of this type, which `Emitted` is and
+        // which stays mapped and executable as long as `self` lives.
         let function = unsafe { std::mem::transmute::<*mut c_void, Function>(self.at.as_ptr()) };
         let (sums, spills) = (sums.as_mut_ptr(), spills.as_mut_ptr());
-        // SAFETY: the function reads and writes within its extent of each buffer only, which are as long as was just asserted, and uses
-        // registers that its convention lets it; whoever compiled it saw that this processor has its instructions.
+        // SAFETY: the function reads and writes within its extent of each buffer only, which are as
+        // long as was just asserted, and uses registers that its convention lets it;
+        // whoever compiled it saw that this processor has its instructions.
         unsafe { function(rows.as_ptr(), count, tile.as_ptr(), sums, pool.as_ptr(), spills) };
     }
 }
 
 impl Drop for Code {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new` with this length, and no call is under way, for that borrows `self`.
+        // SAFETY: mapped by `new` with this length, and no call is under way, for that borrows
+        // `self`.
         let unmapped = unsafe { munmap(self.at.as_ptr(), self.len) };
         debug_assert!(unmapped.is_ok(), "a mapping of ours: {unmapped:?}");
     }

@@ -18,15 +18,18 @@ use crate::loops::Loops;
 pub struct Options {
     /// For what.
     pub target: Target,
-    /// By how many threads: [`crate::THREADS_PER_PROCESSOR`] for each processor at most. Results do
-    /// not depend on it.
+    /// By how many threads: [`crate::THREADS_PER_PROCESSOR`] for each processor at most. Results
+    /// do not depend on it.
     pub threads: NonZeroUsize,
 }
 
 impl Default for Options {
     /// The best that this processor has, on all of it.
     fn default() -> Self {
-        Self { target: Target::best(), threads: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN) }
+        Self {
+            target: Target::best(),
+            threads: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
+        }
     }
 }
 
@@ -50,7 +53,8 @@ pub(crate) enum Engine {
 }
 
 impl Compiled {
-    /// Compiles a kernel. Products that are added are contracted ([`Program::contracted`]) where the target has instructions for that.
+    /// Compiles a kernel. Products that are added are contracted ([`Program::contracted`]) where
+    /// the target has instructions for that.
     ///
     /// # Errors
     /// [`Error`].
@@ -59,8 +63,10 @@ impl Compiled {
         if !target.here() {
             return Err(Error::Lacks { target, best: Target::best() });
         }
-        // Where a product that is added takes one instruction; without it, it would take a function.
-        let program = if target == Target::Portable { program.clone() } else { program.contracted() };
+        // Where a product that is added takes one instruction; without it, it would take a
+        // function.
+        let program =
+            if target == Target::Portable { program.clone() } else { program.contracted() };
         let shape = Shape::new(&program);
         let (engine, facts) = engine(&program, &shape, target)?;
         let threads = Threads::new(threads)?;
@@ -88,7 +94,16 @@ impl Compiled {
 fn portable(program: &Program, shape: &Shape) -> (Engine, Facts) {
     let target = Target::Portable;
     let lanes = target.lanes(shape.wide);
-    let facts = Facts { target, lanes, unroll: 1, code: 0, instructions: 0, registers: 0, spills: 0, row: shape.row };
+    let facts = Facts {
+        target,
+        lanes,
+        unroll: 1,
+        code: 0,
+        instructions: 0,
+        registers: 0,
+        spills: 0,
+        row: shape.row,
+    };
     (Engine::Portable(Portable::new(program, shape)), facts)
 }
 

@@ -16,7 +16,9 @@ pub enum Error {
         best: Target,
     },
     /// More code than is sensible.
-    #[error("the loop of this kernel takes {bytes} bytes of code, {limit} are the limit; split the kernel in two")]
+    #[error(
+        "the loop of this kernel takes {bytes} bytes of code, {limit} are the limit; split the kernel in two"
+    )]
     TooLarge {
         /// What it takes.
         bytes: usize,
@@ -48,7 +50,9 @@ pub enum Error {
         why: String,
     },
     /// An instruction that does not exist: our mistake.
-    #[error("a kernel for {target:?} became an instruction that does not exist ({why}); compile for Target::Portable")]
+    #[error(
+        "a kernel for {target:?} became an instruction that does not exist ({why}); compile for Target::Portable"
+    )]
     Encoding {
         /// For what it was compiled.
         target: Target,

@@ -1,15 +1,17 @@
-//! Functions that processors have no exact instruction for: an estimate or a polynomial, and what makes them good.
+//! Functions that processors have no exact instruction for: an estimate or a polynomial, and what
+//! makes them good.
 
 use crate::ir::{Kind, Op, Var};
 use crate::lower::Lower;
 use crate::target::Target;
 use sprat_formula::Compare;
 
-/// The series of (1 - e) to the power of -1/2, after its 1: y (1 + e/2 + 3/8 e^2 + ...) is right where y is an estimate of the root's inverse of x,
-/// and e = 1 - x y^2.
+/// The series of (1 - e) to the power of -1/2, after its 1: y (1 + e/2 + 3/8 e^2 + ...) is right
+/// where y is an estimate of the root's inverse of x, and e = 1 - x y^2.
 const SERIES: [f64; 4] = [0.5, 0.375, 0.3125, 0.273_437_5];
 
-/// Accuracies in bits that an estimate and so many terms give; 2 units in the last place count as all bits.
+/// Accuracies in bits that an estimate and so many terms give; 2 units in the last place count as
+/// all bits.
 const TERMS_512: [u8; 4] = [14, 27, 40, 53];
 
 /// The same where the estimate has 11 bits and a half.
@@ -26,8 +28,10 @@ impl Lower<'_> {
                 self.refine(kind, x, y, terms)
             }
             (_, Some(terms)) => {
-                // The estimate takes what is below the least normal number for 0: such x are made greater, and the result again.
-                let (least, up, down) = (f64::from(f32::MIN_POSITIVE), 2f64.powi(24), 2f64.powi(12));
+                // The estimate takes what is below the least normal number for 0: such x are made
+                // greater, and the result again.
+                let (least, up, down) =
+                    (f64::from(f32::MIN_POSITIVE), 2f64.powi(24), 2f64.powi(12));
                 let least = self.number(kind, least);
                 let small = self.compare(Compare::Lt, kind, &[x, least]);
                 let (up, down) = (self.number(kind, up), self.number(kind, down));
@@ -47,7 +51,8 @@ impl Lower<'_> {
         }
     }
 
-    /// One step of so many terms. Where x is 0, infinite or not a number, so is e none: it is then taken for 1, which leaves y as it is.
+    /// One step of so many terms. Where x is 0, infinite or not a number, so is e none: it is then
+    /// taken for 1, which leaves y as it is.
     fn refine(&mut self, kind: Kind, x: Var, y: Var, terms: usize) -> Var {
         if terms == 0 {
             return y;
@@ -74,8 +79,9 @@ impl Lower<'_> {
         self.inst(Op::Fma, kind, &[part, factor, y])
     }
 
-    /// Where it need not be right for x that are 0, infinite, no number or below the least normal one, only infinite or no number: and what the
-    /// result is to be multiplied by. With one term of the series a multiplication less makes it twice what it is: y (3 - x y^2).
+    /// Where it need not be right for x that are 0, infinite, no number or below the least normal
+    /// one, only infinite or no number: and what the result is to be multiplied by. With one
+    /// term of the series a multiplication less makes it twice what it is: y (3 - x y^2).
     pub(crate) fn bare_rsqrt(&mut self, kind: Kind, x: Var, bits: u8) -> (Var, f64) {
         let terms = match self.terms(kind, bits) {
             Some(terms) if terms > 0 => terms,
@@ -106,7 +112,8 @@ impl Lower<'_> {
 
     /// x = n ln 2 + r, and then 2^n times a polynomial of r.
     pub(crate) fn exp(&mut self, kind: Kind, x: Var) -> Var {
-        // Beyond these the result is infinity and 0 anyway. In this order, what is not a number stays so.
+        // Beyond these the result is infinity and 0 anyway. In this order, what is not a number
+        // stays so.
         let [most, least] = if kind == Kind::F32 { [89.0, -105.0] } else { [710.0, -746.0] };
         // ln 2 in two parts, the first with so few bits that its products with n are exact.
         let [high, low] = if kind == Kind::F32 {
@@ -124,7 +131,8 @@ impl Lower<'_> {
         let r = self.inst(Op::Fnma, kind, &[n, high, x]);
         let r = self.inst(Op::Fnma, kind, &[n, low, r]);
         let degree = DEGREES[usize::from(kind == Kind::F64)];
-        let mut factorial: f64 = (1..=degree).map(|k| f64::from(u8::try_from(k).expect("few"))).product();
+        let mut factorial: f64 =
+            (1..=degree).map(|k| f64::from(u8::try_from(k).expect("few"))).product();
         let mut sum = self.number(kind, 1.0 / factorial);
         for k in (0..degree).rev() {
             factorial /= f64::from(u8::try_from(k + 1).expect("few"));
@@ -134,12 +142,14 @@ impl Lower<'_> {
         self.scale(kind, sum, n)
     }
 
-    /// a times 2^n. Without an instruction in two steps, for 2^n may be no number where the product is.
+    /// a times 2^n. Without an instruction in two steps, for 2^n may be no number where the product
+    /// is.
     fn scale(&mut self, kind: Kind, a: Var, n: Var) -> Var {
         if self.target == Target::Avx512 {
             return self.inst(Op::Scale, kind, &[a, n]);
         }
-        // Added to this, a whole number stands in the lowest bits with the exponent's bias, and is shifted to where exponents are.
+        // Added to this, a whole number stands in the lowest bits with the exponent's bias, and is
+        // shifted to where exponents are.
         let (digits, bias) = if kind == Kind::F32 { (23u8, 127.0) } else { (52, 1023.0) };
         let magic = self.number(kind, 1.5 * 2f64.powi(i32::from(digits)) + bias);
         let half = self.number(kind, 0.5);

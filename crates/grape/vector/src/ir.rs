@@ -1,4 +1,5 @@
-//! The body of a kernel's loop over j as what processors have: operations on vectors, with a place in memory for whatever is given.
+//! The body of a kernel's loop over j as what processors have: operations on vectors, with a place
+//! in memory for whatever is given.
 
 use sprat_formula::Value;
 
@@ -8,7 +9,8 @@ pub(crate) const SPILL: usize = 64;
 /// What a vector of one value is made of.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) enum Kind {
-    /// Numbers of 32 bits; also what a mask is on processors without mask registers, by the sign of each.
+    /// Numbers of 32 bits; also what a mask is on processors without mask registers, by the sign of
+    /// each.
     F32,
     /// Numbers of 64 bits, or masks likewise.
     F64,

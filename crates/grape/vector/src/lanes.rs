@@ -1,5 +1,5 @@
-//! Values of a kernel for a run of particles at once, computed by loops over arrays: what is needed once for each i or j on any
-//! processor, and pairs where nothing better is known.
+//! Values of a kernel for a run of particles at once, computed by loops over arrays: what is needed
+//! once for each i or j on any processor, and pairs where nothing better is known.
 
 use sprat_formula::{Binary, Column, Compare, Data, Node, Program, Type, Unary, Value};
 use std::ops::Range;
@@ -93,10 +93,14 @@ impl Lanes {
         }
     }
 
-    /// Takes a variable's numbers of a run of particles, of the last of them where there are no more.
+    /// Takes a variable's numbers of a run of particles, of the last of them where there are no
+    /// more.
     pub(crate) fn load(&mut self, value: Value, column: &Column<'_>, particles: Range<usize>) {
         let stride = column.stride();
-        #[expect(clippy::cast_possible_truncation, reason = "rounded, as columns are documented to be")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "rounded, as columns are documented to be"
+        )]
         match (&mut self.values[value.index()], column.data()) {
             (Lane::F32(to), Data::F32(from)) => take(to, from, stride, particles, |x| x),
             (Lane::F32(to), Data::F64(from)) => take(to, from, stride, particles, |x| x as f32),
@@ -106,8 +110,8 @@ impl Lanes {
         }
     }
 
-    /// Computes a value from its operands, which come before it. Variables and constants are the caller's to give; numbers too are not
-    /// computed.
+    /// Computes a value from its operands, which come before it. Variables and constants are the
+    /// caller's to give; numbers too are not computed.
     pub(crate) fn compute(&mut self, value: Value, node: Node) {
         let (before, rest) = self.values.split_at_mut(value.index());
         let of = |value: Value| &before[value.index()];
@@ -121,11 +125,19 @@ impl Lanes {
             (Node::Unary(_, a), Lane::Bool(to)) => each(to, |k| !of(a).bool()[k]),
             (Node::Unary(what, a), Lane::F32(to)) => unary!(what, to, of(a).f32()),
             (Node::Unary(what, a), Lane::F64(to)) => unary!(what, to, of(a).f64()),
-            (Node::Binary(what, a, b), Lane::F32(to)) => binary!(what, to, of(a).f32(), of(b).f32()),
-            (Node::Binary(what, a, b), Lane::F64(to)) => binary!(what, to, of(a).f64(), of(b).f64()),
+            (Node::Binary(what, a, b), Lane::F32(to)) => {
+                binary!(what, to, of(a).f32(), of(b).f32())
+            }
+            (Node::Binary(what, a, b), Lane::F64(to)) => {
+                binary!(what, to, of(a).f64(), of(b).f64())
+            }
             (Node::Binary(what, a, b), Lane::Bool(to)) => {
                 let (a, b) = (of(a).bool(), of(b).bool());
-                if what == Binary::And { each(to, |k| a[k] & b[k]) } else { each(to, |k| a[k] | b[k]) }
+                if what == Binary::And {
+                    each(to, |k| a[k] & b[k])
+                } else {
+                    each(to, |k| a[k] | b[k])
+                }
             }
             (Node::Compare(what, a, b), Lane::Bool(to)) => match (of(a), of(b)) {
                 (Lane::F32(a), Lane::F32(b)) => compare(what, to, a, b),
@@ -135,9 +147,15 @@ impl Lanes {
             (Node::Select(by, a, b), to) => {
                 let by = of(by).bool();
                 match (to, of(a), of(b)) {
-                    (Lane::F32(to), Lane::F32(a), Lane::F32(b)) => each(to, |k| if by[k] { a[k] } else { b[k] }),
-                    (Lane::F64(to), Lane::F64(a), Lane::F64(b)) => each(to, |k| if by[k] { a[k] } else { b[k] }),
-                    (Lane::Bool(to), Lane::Bool(a), Lane::Bool(b)) => each(to, |k| if by[k] { a[k] } else { b[k] }),
+                    (Lane::F32(to), Lane::F32(a), Lane::F32(b)) => {
+                        each(to, |k| if by[k] { a[k] } else { b[k] })
+                    }
+                    (Lane::F64(to), Lane::F64(a), Lane::F64(b)) => {
+                        each(to, |k| if by[k] { a[k] } else { b[k] })
+                    }
+                    (Lane::Bool(to), Lane::Bool(a), Lane::Bool(b)) => {
+                        each(to, |k| if by[k] { a[k] } else { b[k] })
+                    }
                     _ => unreachable!("of one type"),
                 }
             }
@@ -153,7 +171,13 @@ impl Lanes {
 }
 
 /// Numbers of a run of particles, `stride` apart, of the last of them where there are no more.
-fn take<T, F: Copy>(to: &mut [T; LANES], from: &[F], stride: usize, particles: Range<usize>, what: impl Fn(F) -> T) {
+fn take<T, F: Copy>(
+    to: &mut [T; LANES],
+    from: &[F],
+    stride: usize,
+    particles: Range<usize>,
+    what: impl Fn(F) -> T,
+) {
     // Most columns lie side by side: these the compiler makes vectors of.
     match from.get(particles.start..particles.start + LANES) {
         Some(run) if stride == 1 && particles.len() >= LANES => {

@@ -1,7 +1,9 @@
-//! Kernels by the processor's vectors: a [`sprat_formula::Program`] becomes machine code for AVX-512 or AVX2 (or, on other processors, loops over
-//! arrays), and is run on arrays by several threads.
+//! Kernels by the processor's vectors: a [`sprat_formula::Program`] becomes machine code for
+//! AVX-512 or AVX2 (or, on other processors, loops over arrays), and is run on arrays by several
+//! threads.
 //!
-//! i are held, one in each lane of several vectors; j are broadcast to all lanes, one after the other.
+//! i are held, one in each lane of several vectors; j are broadcast to all lanes, one after the
+//! other.
 
 #[cfg(all(target_arch = "x86_64", unix))]
 mod bare;

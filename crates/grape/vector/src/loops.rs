@@ -1,4 +1,5 @@
-//! The loops of a kernel as machine code: one that is quick where numbers are as they usually are, and one that is right for all.
+//! The loops of a kernel as machine code: one that is quick where numbers are as they usually are,
+//! and one that is right for all.
 
 use crate::bare::bare;
 use crate::buffer::{Buffer, get_f32, get_f64};
@@ -17,7 +18,8 @@ use std::ops::Range;
 /// Vectors of i that share a loop, at most.
 const MAX_UNROLL: usize = 4;
 
-/// The least that sums may be multiplied by in the end: what is left of the numbers' range must do for the rest.
+/// The least that sums may be multiplied by in the end: what is left of the numbers' range must do
+/// for the rest.
 const LEAST_SCALE: f64 = 1.0 / (1u64 << 32) as f64;
 
 /// The loops of a kernel.
@@ -26,7 +28,8 @@ pub(crate) struct Loops {
     target: Target,
     /// Right for all numbers.
     careful: Loop,
-    /// Right where sums are finite: where that is not the case for all numbers, the other one computes them again.
+    /// Right where sums are finite: where that is not the case for all numbers, the other one
+    /// computes them again.
     quick: Option<Loop>,
     /// Where sums lie among the accumulators.
     sums: Vec<(Kind, Range<usize>)>,
@@ -40,7 +43,8 @@ struct Loop {
     spills: usize,
 }
 
-/// What a thread needs for calls: the constants of both loops, and memory for values without a register.
+/// What a thread needs for calls: the constants of both loops, and memory for values without a
+/// register.
 #[derive(Default)]
 pub(crate) struct Room {
     careful: Buffer,
@@ -50,13 +54,19 @@ pub(crate) struct Room {
 
 impl Loops {
     /// Compiles a kernel. Facts are those of the loop that comes first.
-    pub(crate) fn new(program: &Program, shape: &Shape, target: Target) -> Result<(Self, Facts), Error> {
+    pub(crate) fn new(
+        program: &Program,
+        shape: &Shape,
+        target: Target,
+    ) -> Result<(Self, Facts), Error> {
         let body = |unroll, bare| lower(program, shape, target, unroll, bare);
         let none = vec![false; program.nodes().len()];
-        let bare = Some(bare(program)).filter(|bare| is_quick(&body(1, bare.clone()), &body(1, none.clone())));
+        let bare = Some(bare(program))
+            .filter(|bare| is_quick(&body(1, bare.clone()), &body(1, none.clone())));
         let first = |unroll| (body(unroll, bare.as_ref().unwrap_or(&none).clone()), unroll);
         let mut unrolled = (2..=MAX_UNROLL).rev().map(first);
-        let (one, unroll) = unrolled.find(|(one, _)| machine::fits(one, target)).unwrap_or_else(|| first(1));
+        let (one, unroll) =
+            unrolled.find(|(one, _)| machine::fits(one, target)).unwrap_or_else(|| first(1));
         let width = target.lanes(shape.wide) * unroll;
         let (one, emitted) = Loop::new(one, shape, target, width)?;
         // Both loops work on the same tiles.
@@ -74,8 +84,11 @@ impl Loops {
             spills: emitted.spills,
             row: shape.row,
         };
-        let sums =
-            program.results().iter().zip(&shape.gathered).filter(|(result, _)| result.reduction == Reduction::Sum);
+        let sums = program
+            .results()
+            .iter()
+            .zip(&shape.gathered)
+            .filter(|(result, _)| result.reduction == Reduction::Sum);
         let place = |at: usize, kind: Kind| (kind, at * width..(at + kind.bytes()) * width);
         let sums = sums.map(|(_, gathered)| place(gathered.at, gathered.kind)).collect();
         Ok((Self { target, careful, quick, sums }, facts))
@@ -93,7 +106,14 @@ impl Loops {
     }
 
     /// Runs over the rows, and leaves the accumulators in `sums`.
-    pub(crate) fn call(&self, rows: &[u8], count: usize, tile: &[u8], sums: &mut [u8], room: &mut Room) {
+    pub(crate) fn call(
+        &self,
+        rows: &[u8],
+        count: usize,
+        tile: &[u8],
+        sums: &mut [u8],
+        room: &mut Room,
+    ) {
         let Room { careful, quick, spills } = room;
         if let Some(loop_) = &self.quick {
             loop_.code.call(rows, count, tile, sums, quick.bytes(), spills.bytes_mut());
@@ -108,16 +128,26 @@ impl Loops {
         self.sums.iter().all(|(kind, place)| {
             let bytes = &sums[place.clone()];
             match kind {
-                Kind::F64 => bytes.chunks_exact(8).fold(true, |all, number| all & get_f64(number, 0).is_finite()),
-                _ => bytes.chunks_exact(4).fold(true, |all, number| all & get_f32(number, 0).is_finite()),
+                Kind::F64 => bytes
+                    .chunks_exact(8)
+                    .fold(true, |all, number| all & get_f64(number, 0).is_finite()),
+                _ => bytes
+                    .chunks_exact(4)
+                    .fold(true, |all, number| all & get_f32(number, 0).is_finite()),
             }
         })
     }
 }
 
 impl Loop {
-    fn new(body: Body, shape: &Shape, target: Target, width: usize) -> Result<(Self, Emitted), Error> {
-        let encoding = |error: iced_x86::IcedError| Error::Encoding { target, why: error.to_string() };
+    fn new(
+        body: Body,
+        shape: &Shape,
+        target: Target,
+        width: usize,
+    ) -> Result<(Self, Emitted), Error> {
+        let encoding =
+            |error: iced_x86::IcedError| Error::Encoding { target, why: error.to_string() };
         let emitted = machine::emit(&body, target, shape.wide, shape.row).map_err(encoding)?;
         let bytes = emitted.code.len();
         if bytes > MAX_CODE {
@@ -142,7 +172,9 @@ impl Loop {
             let bits = match pooled {
                 Pooled::Bits(_, bits) => bits,
                 #[expect(clippy::cast_possible_truncation, reason = "a number of this kind")]
-                Pooled::Run(Kind::F32, value) => u64::from((values.get(value).number(0) as f32).to_bits()),
+                Pooled::Run(Kind::F32, value) => {
+                    u64::from((values.get(value).number(0) as f32).to_bits())
+                }
                 Pooled::Run(_, value) => values.get(value).number(0).to_bits(),
             };
             let bits = if pooled.kind() == Kind::F32 { bits << 32 | bits } else { bits };
@@ -152,7 +184,8 @@ impl Loop {
     }
 }
 
-/// Whether a body has less to do than the careful one, and what its sums are multiplied by in the end leaves the numbers' range as good as it is.
+/// Whether a body has less to do than the careful one, and what its sums are multiplied by in the
+/// end leaves the numbers' range as good as it is.
 fn is_quick(body: &Body, careful: &Body) -> bool {
     let mut scales = body.sums.iter().filter_map(|sum| sum.scale);
     body.insts.len() < careful.insts.len() && scales.all(|(scale, _)| scale >= LEAST_SCALE)

@@ -1,4 +1,5 @@
-//! From a kernel's values to the body of its loop over j: several vectors of i side by side, each with accumulators of its own.
+//! From a kernel's values to the body of its loop over j: several vectors of i side by side, each
+//! with accumulators of its own.
 
 use crate::ir::{Body, Home, Inst, Kind, Op, Pooled, Sum, Var};
 use crate::shape::{Shape, carrier};
@@ -19,13 +20,21 @@ pub(crate) struct Lower<'p> {
     rows: HashMap<(usize, Kind), Var>,
     /// The values of the copy that is being made.
     made: Vec<Option<Var>>,
-    /// Which values may be several times what they are, and how many times less each then stands for.
+    /// Which values may be several times what they are, and how many times less each then stands
+    /// for.
     bare: Vec<bool>,
     scales: Vec<f64>,
 }
 
-/// The body for so many vectors of i, whose instructions take turns. `bare` are values that need no care ([`crate::bare`]).
-pub(crate) fn lower(program: &Program, shape: &Shape, target: Target, unroll: usize, bare: Vec<bool>) -> Body {
+/// The body for so many vectors of i, whose instructions take turns. `bare` are values that need no
+/// care ([`crate::bare`]).
+pub(crate) fn lower(
+    program: &Program,
+    shape: &Shape,
+    target: Target,
+    unroll: usize,
+    bare: Vec<bool>,
+) -> Body {
     let mut lower = Lower {
         program,
         shape,
@@ -47,8 +56,8 @@ pub(crate) fn lower(program: &Program, shape: &Shape, target: Target, unroll: us
     lower.body
 }
 
-/// The instructions of copies, which are the same but for their values, one of each in turn: a chain of operations that wait for each other
-/// goes on while another waits.
+/// The instructions of copies, which are the same but for their values, one of each in turn: a
+/// chain of operations that wait for each other goes on while another waits.
 fn in_turns(insts: &[Inst], copies: usize) -> Vec<Inst> {
     let each = insts.len() / copies;
     (0..insts.len()).map(|at| insts[at % copies * each + at / copies]).collect()
@@ -67,7 +76,8 @@ fn uses(program: &Program) -> Vec<u32> {
 impl Lower<'_> {
     fn copy(&mut self, copy: usize, uses: &[u32]) {
         self.made = vec![None; self.program.nodes().len()];
-        let fused: Vec<bool> = self.program.values().map(|(value, ..)| self.fuses(value, uses)).collect();
+        let fused: Vec<bool> =
+            self.program.values().map(|(value, ..)| self.fuses(value, uses)).collect();
         for (value, node, _) in self.program.values() {
             if self.shape.scopes[value.index()] == Scope::Pair && !fused[value.index()] {
                 let var = self.node(value, node, copy);
@@ -79,10 +89,12 @@ impl Lower<'_> {
         }
     }
 
-    /// Whether a value becomes part of the addition to its accumulator: a product or a sign that nothing else needs.
+    /// Whether a value becomes part of the addition to its accumulator: a product or a sign that
+    /// nothing else needs.
     fn fuses(&self, value: Value, uses: &[u32]) -> bool {
-        let sum =
-            |result: &sprat_formula::ResultField| result.reduction == Reduction::Sum && result.contribution == value;
+        let sum = |result: &sprat_formula::ResultField| {
+            result.reduction == Reduction::Sum && result.contribution == value
+        };
         let node = self.program.node(value);
         let kind = matches!(node, Node::Binary(Binary::Mul, ..) | Node::Unary(Unary::Neg, _));
         let pair = self.shape.scopes[value.index()] == Scope::Pair;
@@ -92,11 +104,14 @@ impl Lower<'_> {
     fn node(&mut self, value: Value, node: Node, copy: usize) -> Var {
         let of = self.program.of(value);
         let kind = self.kind(value);
-        let operands: Vec<Var> = node.operands().map(|operand| self.operand(operand, copy)).collect();
+        let operands: Vec<Var> =
+            node.operands().map(|operand| self.operand(operand, copy)).collect();
         let first = node.operands().next().expect("a pair's value has operands");
         self.scales[value.index()] = self.stands_for(node);
         match node {
-            Node::I(_) | Node::J(_) | Node::Constant(_) | Node::Number(_) => unreachable!("not of a pair"),
+            Node::I(_) | Node::J(_) | Node::Constant(_) | Node::Number(_) => {
+                unreachable!("not of a pair")
+            }
             Node::Unary(what, _) => {
                 let a = operands[0];
                 match what {
@@ -136,10 +151,14 @@ impl Lower<'_> {
                 };
                 self.inst(op, kind, &operands)
             }
-            Node::Compare(what, ..) => self.compare(what, carrier(self.program.of(first), self.shape.wide), &operands),
+            Node::Compare(what, ..) => {
+                self.compare(what, carrier(self.program.of(first), self.shape.wide), &operands)
+            }
             Node::Select(..) if of == sprat_formula::Type::Bool => self.choose(kind, &operands),
             Node::Select(..) => self.blend(kind, operands[0], operands[1], operands[2]),
-            Node::Fma { negated, .. } => self.inst(if negated { Op::Fnma } else { Op::Fma }, kind, &operands),
+            Node::Fma { negated, .. } => {
+                self.inst(if negated { Op::Fnma } else { Op::Fma }, kind, &operands)
+            }
         }
     }
 
@@ -159,12 +178,16 @@ impl Lower<'_> {
         let kind = gathered.kind;
         let start = crate::totals::start(reduction);
         let fuses = fused[contribution.index()];
-        let scale =
-            if fuses { self.stands_for(self.program.node(contribution)) } else { self.scales[contribution.index()] };
+        let scale = if fuses {
+            self.stands_for(self.program.node(contribution))
+        } else {
+            self.scales[contribution.index()]
+        };
         let sum = self.sum(kind, gathered.at, start, scale, copy);
         if fuses {
             let node = self.program.node(contribution);
-            let operands: Vec<Var> = node.operands().map(|operand| self.operand(operand, copy)).collect();
+            let operands: Vec<Var> =
+                node.operands().map(|operand| self.operand(operand, copy)).collect();
             return match operands[..] {
                 [a, b] => self.gather(sum, Op::Fma, kind, &[a, b, sum]),
                 _ => self.gather(sum, Op::Sub, kind, &[sum, operands[0]]),
@@ -187,7 +210,11 @@ impl Lower<'_> {
                 let places = self.sum(kind, gathered.places.expect("laid for it"), -1.0, 1.0, copy);
                 let row = self.shape.place(kind).expect("laid for it");
                 let place = self.row(row, kind);
-                let (less, op) = if reduction == Reduction::ArgMin { ([a, sum], Op::Min) } else { ([sum, a], Op::Max) };
+                let (less, op) = if reduction == Reduction::ArgMin {
+                    ([a, sum], Op::Min)
+                } else {
+                    ([sum, a], Op::Max)
+                };
                 let mask = self.compare(Compare::Lt, kind, &less);
                 self.gather(sum, op, kind, &[a, sum]);
                 self.gather(places, Op::Blend, kind, &[mask, place, places]);
@@ -200,7 +227,8 @@ impl Lower<'_> {
         if let Some(var) = self.made[value.index()] {
             return var;
         }
-        let find = |all: &[crate::shape::Given]| all.iter().find(|given| given.value == value).copied();
+        let find =
+            |all: &[crate::shape::Given]| all.iter().find(|given| given.value == value).copied();
         let var = match self.shape.scopes[value.index()] {
             Scope::Pair => unreachable!("operands come first"),
             Scope::I => {
@@ -220,7 +248,11 @@ impl Lower<'_> {
                 }
             },
         };
-        let var = if self.program.of(value) == sprat_formula::Type::Bool { self.mask_of(var) } else { var };
+        let var = if self.program.of(value) == sprat_formula::Type::Bool {
+            self.mask_of(var)
+        } else {
+            var
+        };
         self.made[value.index()] = Some(var);
         var
     }
@@ -235,7 +267,11 @@ impl Lower<'_> {
     /// Of which kind a value's vectors are.
     fn kind(&self, value: Value) -> Kind {
         let of = self.program.of(value);
-        if of == sprat_formula::Type::Bool { self.mask_kind() } else { carrier(of, self.shape.wide) }
+        if of == sprat_formula::Type::Bool {
+            self.mask_kind()
+        } else {
+            carrier(of, self.shape.wide)
+        }
     }
 
     /// Of which kind masks are.
@@ -336,7 +372,8 @@ impl Lower<'_> {
     /// A number, rounded to its kind.
     pub(crate) fn number(&mut self, kind: Kind, number: f64) -> Var {
         #[expect(clippy::cast_possible_truncation, reason = "rounded to its kind")]
-        let bits = if kind == Kind::F32 { u64::from((number as f32).to_bits()) } else { number.to_bits() };
+        let bits =
+            if kind == Kind::F32 { u64::from((number as f32).to_bits()) } else { number.to_bits() };
         self.bits(kind, bits)
     }
 
@@ -356,7 +393,8 @@ impl Lower<'_> {
     }
 
     fn var(&mut self, kind: Kind, home: Home) -> Var {
-        let var = Var(u32::try_from(self.body.vars.len()).expect("bounded by the length of a program"));
+        let var =
+            Var(u32::try_from(self.body.vars.len()).expect("bounded by the length of a program"));
         self.body.vars.push((kind, home));
         var
     }

@@ -1,4 +1,5 @@
-//! From columns of any stride and type to rows of j and tiles of i, with what depends on one particle alone computed on the way.
+//! From columns of any stride and type to rows of j and tiles of i, with what depends on one
+//! particle alone computed on the way.
 
 use crate::buffer::{put_f32, put_f64};
 use crate::ir::Kind;
@@ -54,7 +55,8 @@ impl Pack {
                 let (bytes, size) = (given.kind.bytes(), shape.lane * width);
                 let tiles = tiles.chunks_exact_mut(size).skip(first / width);
                 let fields = tiles.map(|tile| &mut tile[given.at * width..][..bytes * width]);
-                let places = fields.flat_map(|field| field.chunks_exact_mut(bytes)).skip(first % width);
+                let places =
+                    fields.flat_map(|field| field.chunks_exact_mut(bytes)).skip(first % width);
                 spread(values.get(given.value), given, places);
             }
         }
@@ -95,10 +97,17 @@ pub(crate) fn places(shape: &Shape, count: usize, rows: &mut [u8]) {
 }
 
 /// The values of a run of particles, of the last one where there are no more.
-fn load(nodes: &[(Value, Node)], columns: &[Column<'_>], particles: Range<usize>, values: &mut Lanes) {
+fn load(
+    nodes: &[(Value, Node)],
+    columns: &[Column<'_>],
+    particles: Range<usize>,
+    values: &mut Lanes,
+) {
     for &(value, node) in nodes {
         match node {
-            Node::I(at) | Node::J(at) => values.load(value, &columns[usize::from(at)], particles.clone()),
+            Node::I(at) | Node::J(at) => {
+                values.load(value, &columns[usize::from(at)], particles.clone())
+            }
             _ => values.compute(value, node),
         }
     }
@@ -108,10 +117,18 @@ fn load(nodes: &[(Value, Node)], columns: &[Column<'_>], particles: Range<usize>
 fn spread<'a>(lane: &Lane, given: &Given, places: impl Iterator<Item = &'a mut [u8]>) {
     let bit = |&bool: &bool| u8::from(bool);
     match (lane, given.kind) {
-        (Lane::F32(lanes), Kind::F32) => places.zip(lanes.iter()).for_each(|(to, &x)| put_f32(to, 0, x)),
-        (Lane::F64(lanes), Kind::F64) => places.zip(lanes.iter()).for_each(|(to, &x)| put_f64(to, 0, x)),
-        (Lane::Bool(lanes), Kind::F32) => places.zip(lanes.iter()).for_each(|(to, x)| put_f32(to, 0, bit(x).into())),
-        (Lane::Bool(lanes), Kind::F64) => places.zip(lanes.iter()).for_each(|(to, x)| put_f64(to, 0, bit(x).into())),
+        (Lane::F32(lanes), Kind::F32) => {
+            places.zip(lanes.iter()).for_each(|(to, &x)| put_f32(to, 0, x))
+        }
+        (Lane::F64(lanes), Kind::F64) => {
+            places.zip(lanes.iter()).for_each(|(to, &x)| put_f64(to, 0, x))
+        }
+        (Lane::Bool(lanes), Kind::F32) => {
+            places.zip(lanes.iter()).for_each(|(to, x)| put_f32(to, 0, bit(x).into()))
+        }
+        (Lane::Bool(lanes), Kind::F64) => {
+            places.zip(lanes.iter()).for_each(|(to, x)| put_f64(to, 0, bit(x).into()))
+        }
         _ => unreachable!("{given:?}: of another type"),
     }
 }

@@ -1,4 +1,5 @@
-//! What the processor can do at best: a kernel of nothing but multiplications that add, in chains that do not wait for each other.
+//! What the processor can do at best: a kernel of nothing but multiplications that add, in chains
+//! that do not wait for each other.
 
 use sprat_formula::{Binary, Builder, Field, Node, Program, Reduction, Type};
 
@@ -12,7 +13,8 @@ const J: u8 = 4;
 /// The kernel: measured like any other, its rate is what others' are held against.
 #[must_use]
 pub fn peak(of: Type) -> Program {
-    let fields = |kind: &str, count| (0..count).map(|k| Field { name: format!("{kind}{k}"), of }).collect();
+    let fields =
+        |kind: &str, count| (0..count).map(|k| Field { name: format!("{kind}{k}"), of }).collect();
     let mut builder = Builder::new(fields("i", I), fields("j", J), Vec::new());
     for (i, j) in (0..I).flat_map(|i| (0..J).map(move |j| (i, j))) {
         let (a, b) = (builder.value(Node::I(i)), builder.value(Node::J(j)));

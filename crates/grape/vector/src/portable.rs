@@ -17,12 +17,17 @@ pub(crate) struct Portable {
 impl Portable {
     pub(crate) fn new(program: &Program, shape: &Shape) -> Self {
         let pair = |value: Value| shape.scopes[value.index()] == Scope::Pair;
-        let pairs = program.values().filter(|&(value, ..)| pair(value)).map(|(value, node, _)| (value, node));
-        let results = program.results().iter().map(|result| (result.reduction, result.contribution));
+        let pairs = program
+            .values()
+            .filter(|&(value, ..)| pair(value))
+            .map(|(value, node, _)| (value, node));
+        let results =
+            program.results().iter().map(|result| (result.reduction, result.contribution));
         Self { pairs: pairs.collect(), results: results.collect() }
     }
 
-    /// Runs over the rows, and leaves the accumulators in `sums`. `values` have those of the run, and are left as they come.
+    /// Runs over the rows, and leaves the accumulators in `sums`. `values` have those of the run,
+    /// and are left as they come.
     pub(crate) fn call(
         &self,
         shape: &Shape,
@@ -33,7 +38,8 @@ impl Portable {
         sums: &mut [u8],
     ) {
         for given in &shape.i {
-            (0..LANES).for_each(|k| values.set(given.value, k, number(tile, given, given.at * LANES, k)));
+            (0..LANES)
+                .for_each(|k| values.set(given.value, k, number(tile, given, given.at * LANES, k)));
         }
         for (&(reduction, _), gathered) in self.results.iter().zip(&shape.gathered) {
             let bytes = gathered.kind.bytes();
@@ -60,7 +66,9 @@ impl Portable {
                         #[expect(clippy::cast_precision_loss, reason = "less than a block is long")]
                         let row = row as f64;
                         let lanes = (0..LANES).filter(|&k| better[k]);
-                        lanes.for_each(|k| put(places, gathered.kind, k * gathered.kind.bytes(), row));
+                        lanes.for_each(|k| {
+                            put(places, gathered.kind, k * gathered.kind.bytes(), row)
+                        });
                     }
                 }
             }
@@ -91,8 +99,12 @@ fn gather(reduction: Reduction, value: &Lane, kind: Kind, to: &mut [u8]) {
         (Lane::F32(value), _) if reduction == Reduction::Sum => {
             (0..LANES).for_each(|k| put_f32(to, 4 * k, get_f32(to, 4 * k) + value[k]));
         }
-        (Lane::F64(value), _) => (0..LANES).for_each(|k| put_f64(to, 8 * k, next(get_f64(to, 8 * k), value[k]))),
-        (value, Kind::F64) => (0..LANES).for_each(|k| put_f64(to, 8 * k, next(get_f64(to, 8 * k), value.number(k)))),
+        (Lane::F64(value), _) => {
+            (0..LANES).for_each(|k| put_f64(to, 8 * k, next(get_f64(to, 8 * k), value[k])))
+        }
+        (value, Kind::F64) => {
+            (0..LANES).for_each(|k| put_f64(to, 8 * k, next(get_f64(to, 8 * k), value.number(k))))
+        }
         (value, _) => {
             for k in 0..LANES {
                 let sum = next(f64::from(get_f32(to, 4 * k)), value.number(k));

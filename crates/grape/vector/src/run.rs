@@ -1,7 +1,9 @@
-//! A kernel run on arrays: i in chunks, j in runs, and of each pair of these a job for a thread. Within a job j go by in blocks that stay in the
-//! nearest cache, and over each block goes tile after tile of i.
+//! A kernel run on arrays: i in chunks, j in runs, and of each pair of these a job for a thread.
+//! Within a job j go by in blocks that stay in the nearest cache, and over each block goes tile
+//! after tile of i.
 //!
-//! How pairs are divided depends on their number alone, and what jobs come to is added in order: results are the same whatever threads do.
+//! How pairs are divided depends on their number alone, and what jobs come to is added in order:
+//! results are the same whatever threads do.
 
 use crate::buffer::Buffer;
 use crate::compiled::{Compiled, Engine};
@@ -13,7 +15,8 @@ use sprat_formula::{Inputs, Output};
 use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// j of a block, at most: so many are summed in the kernel's own numbers before these are added in 64 bits.
+/// j of a block, at most: so many are summed in the kernel's own numbers before these are added in
+/// 64 bits.
 pub const BLOCK: usize = 1024;
 
 /// Bytes of a block's rows, at most, where that leaves [`LEAST`] j: a part of the nearest cache.
@@ -22,7 +25,8 @@ const BLOCK_BYTES: usize = 16 << 10;
 /// j of a block, at least.
 const LEAST: usize = 64;
 
-/// i of a chunk: enough that packing j for it does not count, and few enough that their tiles and results stay in the cache behind.
+/// i of a chunk: enough that packing j for it does not count, and few enough that their tiles and
+/// results stay in the cache behind.
 const CHUNK: Range<usize> = 512..8192;
 
 /// Chunks that i are divided into, if they are enough.
@@ -61,12 +65,21 @@ impl Compiled {
         self.run_some(inputs, 0..inputs.ni(), hook)
     }
 
-    fn run_some(&self, inputs: &Inputs<'_>, i: Range<usize>, hook: Hook<'_>) -> Option<Vec<Output>> {
+    fn run_some(
+        &self,
+        inputs: &Inputs<'_>,
+        i: Range<usize>,
+        hook: Hook<'_>,
+    ) -> Option<Vec<Output>> {
         assert!(i.start <= i.end && i.end <= inputs.ni(), "i that there are not");
         let program = &self.program;
         assert_eq!(inputs.i().len(), program.i().len(), "inputs of another program");
         assert_eq!(inputs.j().len(), program.j().len(), "inputs of another program");
-        assert_eq!(inputs.constants().len(), program.constants().len(), "inputs of another program");
+        assert_eq!(
+            inputs.constants().len(),
+            program.constants().len(),
+            "inputs of another program"
+        );
         let grid = Grid::new(inputs, i, self.width(), self.block());
         let ended = AtomicBool::new(false);
         let job = |at| self.job(inputs, &grid, at, hook, &ended);
@@ -95,7 +108,14 @@ impl Compiled {
         (BLOCK_BYTES / self.shape.row.max(1)).clamp(LEAST, BLOCK)
     }
 
-    fn job(&self, inputs: &Inputs<'_>, grid: &Grid, at: usize, hook: Hook<'_>, ended: &AtomicBool) -> Vec<Total> {
+    fn job(
+        &self,
+        inputs: &Inputs<'_>,
+        grid: &Grid,
+        at: usize,
+        hook: Hook<'_>,
+        ended: &AtomicBool,
+    ) -> Vec<Total> {
         let (shape, width) = (&self.shape, self.width());
         let (i, j) = grid.job(at);
         let mut totals = Total::all(&self.program, shape, i.len());
@@ -128,7 +148,9 @@ impl Compiled {
                 match &self.engine {
                     #[cfg(all(target_arch = "x86_64", unix))]
                     Engine::Code(loops) => loops.call(rows, some.len(), tile, sums, &mut room),
-                    Engine::Portable(portable) => portable.call(shape, &mut values, rows, some.len(), tile, sums),
+                    Engine::Portable(portable) => {
+                        portable.call(shape, &mut values, rows, some.len(), tile, sums)
+                    }
                 }
                 totals.iter_mut().for_each(|total| total.add_tile(sums, width, at * width, first));
             }
@@ -156,14 +178,23 @@ struct Grid {
 }
 
 impl Grid {
-    /// Runs of j, of which sums are added, are those of all i, so that a part of these has the same results.
+    /// Runs of j, of which sums are added, are those of all i, so that a part of these has the same
+    /// results.
     fn new(inputs: &Inputs<'_>, i: Range<usize>, width: usize, block: usize) -> Self {
-        let chunk = |ni: usize| ni.div_ceil(CHUNKS).clamp(CHUNK.start, CHUNK.end).next_multiple_of(width);
+        let chunk =
+            |ni: usize| ni.div_ceil(CHUNKS).clamp(CHUNK.start, CHUNK.end).next_multiple_of(width);
         let chunks = |ni: usize| ni.div_ceil(chunk(ni)).max(1);
         let nj = inputs.nj();
         let wanted = CHUNKS.div_ceil(chunks(inputs.ni()));
         let run = nj.div_ceil(wanted).next_multiple_of(block).max(RUN * block);
-        Self { chunk: chunk(i.len()), chunks: chunks(i.len()), i, nj, run, runs: nj.div_ceil(run).max(1) }
+        Self {
+            chunk: chunk(i.len()),
+            chunks: chunks(i.len()),
+            i,
+            nj,
+            run,
+            runs: nj.div_ceil(run).max(1),
+        }
     }
 
     fn jobs(&self) -> usize {
@@ -173,7 +204,8 @@ impl Grid {
     /// The particles of a job: runs of one chunk follow each other.
     fn job(&self, at: usize) -> (Range<usize>, Range<usize>) {
         let (chunk, run) = (at / self.runs, at % self.runs);
-        let of = |at: usize, step: usize, all: usize| (at * step).min(all)..((at + 1) * step).min(all);
+        let of =
+            |at: usize, step: usize, all: usize| (at * step).min(all)..((at + 1) * step).min(all);
         let i = of(chunk, self.chunk, self.i.len());
         (self.i.start + i.start..self.i.start + i.end, of(run, self.run, self.nj))
     }

@@ -1,4 +1,5 @@
-//! What of a kernel is computed where: once a run, once for each i, once for each j, or for each pair; and how what crosses over lies in memory.
+//! What of a kernel is computed where: once a run, once for each i, once for each j, or for each
+//! pair; and how what crosses over lies in memory.
 
 use crate::ir::Kind;
 use sprat_formula::{Program, Reduction, Scope, Type, Value};
@@ -9,7 +10,8 @@ pub(crate) struct Given {
     pub(crate) value: Value,
     /// As what it lies in memory: a bool is 1 or 0.
     pub(crate) kind: Kind,
-    /// Bytes from the beginning of a row, of j; of i the sum of the sizes of those before it, to be multiplied by lanes.
+    /// Bytes from the beginning of a row, of j; of i the sum of the sizes of those before it, to
+    /// be multiplied by lanes.
     pub(crate) at: usize,
 }
 
@@ -31,7 +33,8 @@ pub(crate) struct Shape {
     pub(crate) wide: bool,
     pub(crate) i: Vec<Given>,
     pub(crate) j: Vec<Given>,
-    /// Where rows of j tell their place in the block, as [`Shape::place`] says: where a reduction asks.
+    /// Where rows of j tell their place in the block, as [`Shape::place`] says: where a reduction
+    /// asks.
     pub(crate) place: [Option<usize>; 2],
     /// Bytes of a row.
     pub(crate) row: usize,
@@ -54,8 +57,11 @@ impl Shape {
         }
         program.results().iter().for_each(|result| needed[result.contribution.index()] = true);
         let given = |scope| {
-            let all = program.values().filter(|(value, ..)| needed[value.index()] && scopes[value.index()] == scope);
-            all.map(|(value, _, of)| Given { value, kind: carrier(of, wide), at: 0 }).collect::<Vec<_>>()
+            let all = program
+                .values()
+                .filter(|(value, ..)| needed[value.index()] && scopes[value.index()] == scope);
+            all.map(|(value, _, of)| Given { value, kind: carrier(of, wide), at: 0 })
+                .collect::<Vec<_>>()
         };
         let (mut i, mut j) = (given(Scope::I), given(Scope::J));
         let lane = lay(i.iter_mut().map(|given| (given.kind, &mut given.at)));
@@ -67,7 +73,10 @@ impl Shape {
             }
         }
         let [narrow, broad] = &mut place;
-        let places = narrow.iter_mut().map(|at| (Kind::F32, at)).chain(broad.iter_mut().map(|at| (Kind::F64, at)));
+        let places = narrow
+            .iter_mut()
+            .map(|at| (Kind::F32, at))
+            .chain(broad.iter_mut().map(|at| (Kind::F64, at)));
         let row = lay(j.iter_mut().map(|given| (given.kind, &mut given.at)).chain(places));
         let row = if wide { row.next_multiple_of(8) } else { row };
         let mut gathered: Vec<Gathered> = Vec::new();
@@ -78,7 +87,8 @@ impl Shape {
         }
         let sums = lay(gathered.iter_mut().flat_map(|gathered| {
             let kind = gathered.kind;
-            std::iter::once((kind, &mut gathered.at)).chain(gathered.places.iter_mut().map(move |at| (kind, at)))
+            std::iter::once((kind, &mut gathered.at))
+                .chain(gathered.places.iter_mut().map(move |at| (kind, at)))
         }));
         Self { scopes, wide, i, j, place, row, lane, gathered, sums }
     }

@@ -7,7 +7,8 @@ pub enum Target {
     Avx512,
     /// 16 registers of 256 bits (x86-64 with AVX2 and FMA).
     Avx2,
-    /// Any processor: loops over arrays, which the compiler of this program made vectors of where it could.
+    /// Any processor: loops over arrays, which the compiler of this program made vectors of where
+    /// it could.
     Portable,
 }
 
@@ -15,7 +16,10 @@ impl Target {
     /// The best that this processor has.
     #[must_use]
     pub fn best() -> Self {
-        [Self::Avx512, Self::Avx2].into_iter().find(|target| target.here()).unwrap_or(Self::Portable)
+        [Self::Avx512, Self::Avx2]
+            .into_iter()
+            .find(|target| target.here())
+            .unwrap_or(Self::Portable)
     }
 
     /// Whether this processor can run what is compiled for it.

@@ -34,8 +34,8 @@ impl Total {
         total.collect()
     }
 
-    /// Adds what a tile, which begins with the `first` of the particles, has of a block of j, which begins with j `base`. `sums` are
-    /// its accumulators, each of `lanes` lanes.
+    /// Adds what a tile, which begins with the `first` of the particles, has of a block of j, which
+    /// begins with j `base`. `sums` are its accumulators, each of `lanes` lanes.
     pub(crate) fn add_tile(&mut self, sums: &[u8], lanes: usize, first: usize, base: usize) {
         let count = lanes.min(self.values.len() - first);
         let base = i64::try_from(base).expect("bounded by MAX_PARTICLES");
@@ -44,14 +44,20 @@ impl Total {
         let sums_of = |at: usize| &sums[at..at + lanes * kind.bytes()];
         let (values, places) = (sums_of(at), self.gathered.places.map(|at| sums_of(at * lanes)));
         match kind {
-            Kind::F32 => {
-                self.add(first, count, base, values.chunks_exact(4).map(|number| f64::from(get_f32(number, 0))), |k| {
-                    f64::from(get_f32(places.expect("told beside"), 4 * k))
-                })
-            }
-            _ => self.add(first, count, base, values.chunks_exact(8).map(|number| get_f64(number, 0)), |k| {
-                get_f64(places.expect("told beside"), 8 * k)
-            }),
+            Kind::F32 => self.add(
+                first,
+                count,
+                base,
+                values.chunks_exact(4).map(|number| f64::from(get_f32(number, 0))),
+                |k| f64::from(get_f32(places.expect("told beside"), 4 * k)),
+            ),
+            _ => self.add(
+                first,
+                count,
+                base,
+                values.chunks_exact(8).map(|number| get_f64(number, 0)),
+                |k| get_f64(places.expect("told beside"), 8 * k),
+            ),
         }
     }
 
@@ -62,10 +68,17 @@ impl Total {
         match self.reduction {
             Reduction::ArgMin | Reduction::ArgMax => {
                 for (k, best) in self.values.iter_mut().enumerate() {
-                    extreme(self.reduction, (best, &mut self.places[k]), other.values[k], other.places[k]);
+                    extreme(
+                        self.reduction,
+                        (best, &mut self.places[k]),
+                        other.values[k],
+                        other.places[k],
+                    );
                 }
             }
-            _ => self.add(0, count, 0, other.values.iter().copied(), |_| unreachable!("told of extremes")),
+            _ => self.add(0, count, 0, other.values.iter().copied(), |_| {
+                unreachable!("told of extremes")
+            }),
         }
     }
 
@@ -88,7 +101,10 @@ impl Total {
             }
             Reduction::ArgMin | Reduction::ArgMax => {
                 for (k, (best, value)) in pairs.enumerate() {
-                    #[expect(clippy::cast_possible_truncation, reason = "a whole number, less than a block is long")]
+                    #[expect(
+                        clippy::cast_possible_truncation,
+                        reason = "a whole number, less than a block is long"
+                    )]
                     let place = base + place(k) as i64;
                     extreme(self.reduction, (best, &mut self.places[first + k]), value, place);
                 }

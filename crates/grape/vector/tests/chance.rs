@@ -11,17 +11,30 @@ fn check(case: &Case) -> Result<(), TestCaseError> {
     let judged = reference(&case.program, &inputs, Arithmetic::Typed);
     let expected: Vec<Vec<f64>> = judged.outputs.iter().map(numbers).collect();
     for target in targets() {
-        let results: Vec<Vec<f64>> = compile(&case.program, target).run(&inputs).iter().map(numbers).collect();
-        for (at, (result, tolerance)) in case.program.results().iter().zip(&case.tolerances).enumerate() {
+        let results: Vec<Vec<f64>> =
+            compile(&case.program, target).run(&inputs).iter().map(numbers).collect();
+        for (at, (result, tolerance)) in
+            case.program.results().iter().zip(&case.tolerances).enumerate()
+        {
             let sum = result.reduction == Reduction::Sum;
-            let epsilon =
-                if case.program.of(result.contribution) == Type::F32 { f64::from(f32::EPSILON) } else { f64::EPSILON };
+            let epsilon = if case.program.of(result.contribution) == Type::F32 {
+                f64::from(f32::EPSILON)
+            } else {
+                f64::EPSILON
+            };
             for i in 0..inputs.ni() {
                 let (got, expected) = (results[at][i], expected[at][i]);
-                let (terms, size) = if sum { (inputs.nj() as f64, judged.magnitudes[at][i]) } else { (1.0, 0.0) };
+                let (terms, size) =
+                    if sum { (inputs.nj() as f64, judged.magnitudes[at][i]) } else { (1.0, 0.0) };
                 let bound = terms * (tolerance + epsilon * (size + terms * tolerance));
-                let near = got == expected || (got - expected).abs() <= bound || (got.is_nan() && expected.is_nan());
-                prop_assert!(near, "{target:?}, {} of {i}: {got} for {expected}, {bound} allowed", result.name);
+                let near = got == expected
+                    || (got - expected).abs() <= bound
+                    || (got.is_nan() && expected.is_nan());
+                prop_assert!(
+                    near,
+                    "{target:?}, {} of {i}: {got} for {expected}, {bound} allowed",
+                    result.name
+                );
             }
         }
     }

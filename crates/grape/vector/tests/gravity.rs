@@ -1,6 +1,9 @@
 //! Gravity on every target, against sums in plain `f64`.
 
-#![allow(clippy::cast_possible_truncation, reason = "numbers are rounded to the type of a kernel's variables")]
+#![allow(
+    clippy::cast_possible_truncation,
+    reason = "numbers are rounded to the type of a kernel's variables"
+)]
 
 use crate::common;
 use common::{bodies, gravity, numbers, targets};
@@ -29,7 +32,11 @@ fn gravity_is_right_to_the_stated_bounds() {
         let program = gravity(of, bits);
         // The same numbers for both: of the kernel's type, as it would round them.
         let round = |all: &[f64]| -> Vec<f64> {
-            if of == Type::F32 { all.iter().map(|&x| f64::from(x as f32)).collect() } else { all.to_vec() }
+            if of == Type::F32 {
+                all.iter().map(|&x| f64::from(x as f32)).collect()
+            } else {
+                all.to_vec()
+            }
         };
         let (x, m) = ([round(&x[0]), round(&x[1]), round(&x[2])], round(&m));
         for target in targets() {
@@ -44,7 +51,11 @@ fn gravity_is_right_to_the_stated_bounds() {
                 let got = [0, 1, 2, 3].map(|k| results[k][at]);
                 let size = (0..3).map(|k| expected[k].powi(2)).sum::<f64>().sqrt();
                 let error = (0..3).map(|k| (got[k] - expected[k]).powi(2)).sum::<f64>().sqrt();
-                assert!(error <= bound * size, "{target:?} {of:?} {at}: {got:?} for {expected:?}: {}", error / size);
+                assert!(
+                    error <= bound * size,
+                    "{target:?} {of:?} {at}: {got:?} for {expected:?}: {}",
+                    error / size
+                );
                 let error = (got[3] + expected[3]).abs() / expected[3];
                 assert!(error <= bound, "{target:?} {of:?} {at}: potential off by {error}");
             }

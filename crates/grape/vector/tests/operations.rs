@@ -1,10 +1,15 @@
 //! Every operation on every target, with the numbers that are easily got wrong.
 
-#![allow(clippy::cast_possible_truncation, reason = "numbers are rounded to the type of a kernel's variables")]
+#![allow(
+    clippy::cast_possible_truncation,
+    reason = "numbers are rounded to the type of a kernel's variables"
+)]
 
 use crate::common;
 use common::{field, numbers, run, targets};
-use sprat_formula::{Binary, Builder, Column, Compare, Inputs, Node, Output, Program, Reduction, Type, Unary, Value};
+use sprat_formula::{
+    Binary, Builder, Column, Compare, Inputs, Node, Output, Program, Reduction, Type, Unary, Value,
+};
 
 const EDGES: [f64; 22] = [
     0.0,
@@ -35,10 +40,15 @@ const EDGES: [f64; 22] = [
 const WIDE: [f64; 6] = [5e-324, 2.3e-308, 1.7e308, -745.2, 709.9, 1e-310];
 
 fn edges(of: Type) -> Vec<f64> {
-    if of == Type::F32 { EDGES.iter().map(|&x| f64::from(x as f32)).collect() } else { [&EDGES[..], &WIDE].concat() }
+    if of == Type::F32 {
+        EDGES.iter().map(|&x| f64::from(x as f32)).collect()
+    } else {
+        [&EDGES[..], &WIDE].concat()
+    }
 }
 
-/// What pairs come to: for one j each, so that a least or greatest is the value itself, and both tell what is not a number.
+/// What pairs come to: for one j each, so that a least or greatest is the value itself, and both
+/// tell what is not a number.
 fn pairs(of: Type, make: impl Fn(&mut Builder, Value, Value) -> Value) -> Program {
     let mut b = Builder::new(vec![field("a", of)], vec![field("b", of)], Vec::new());
     let (i, j) = (b.value(Node::I(0)), b.value(Node::J(0)));
@@ -55,7 +65,12 @@ fn pairs(of: Type, make: impl Fn(&mut Builder, Value, Value) -> Value) -> Progra
 }
 
 /// Holds a kernel against a function of a pair, within some units in the last place.
-fn check(of: Type, ulps: f64, make: impl Fn(&mut Builder, Value, Value) -> Value, expect: impl Fn(f64, f64) -> f64) {
+fn check(
+    of: Type,
+    ulps: f64,
+    make: impl Fn(&mut Builder, Value, Value) -> Value,
+    expect: impl Fn(f64, f64) -> f64,
+) {
     let program = pairs(of, make);
     let all = edges(of);
     for target in targets() {
@@ -74,11 +89,19 @@ fn check(of: Type, ulps: f64, make: impl Fn(&mut Builder, Value, Value) -> Value
                         || (got.is_nan() && expected.is_nan())
                         || (got - expected).abs() <= ulps * (epsilon * expected.abs()).max(least)
                 };
-                assert!(near(results[0][at]), "{target:?} {of:?} of {a} and {b}: {} for {expected}", results[0][at]);
+                assert!(
+                    near(results[0][at]),
+                    "{target:?} {of:?} of {a} and {b}: {} for {expected}",
+                    results[0][at]
+                );
                 if results.len() == 3 {
                     let (min, max) = (results[1][at], results[2][at]);
-                    let passed = expected.is_nan() && min == f64::INFINITY && max == f64::NEG_INFINITY;
-                    assert!(passed || near(min) && near(max), "{target:?} {of:?} of {a} and {b}: {min}, {max}");
+                    let passed =
+                        expected.is_nan() && min == f64::INFINITY && max == f64::NEG_INFINITY;
+                    assert!(
+                        passed || near(min) && near(max),
+                        "{target:?} {of:?} of {a} and {b}: {min}, {max}"
+                    );
                 } else {
                     assert_eq!(results[1][at], expected, "{target:?} {of:?} of {a} and {b}");
                 }
@@ -96,7 +119,12 @@ fn round(of: Type, x: f64) -> f64 {
 fn arithmetic_is_exact() {
     for of in [Type::F32, Type::F64] {
         let binary = |what, expect: fn(f64, f64) -> f64| {
-            check(of, 0.0, |b, x, y| b.value(Node::Binary(what, x, y)), |x, y| round(of, expect(x, y)));
+            check(
+                of,
+                0.0,
+                |b, x, y| b.value(Node::Binary(what, x, y)),
+                |x, y| round(of, expect(x, y)),
+            );
         };
         binary(Binary::Add, |x, y| x + y);
         binary(Binary::Sub, |x, y| x - y);
@@ -107,7 +135,8 @@ fn arithmetic_is_exact() {
     }
 }
 
-/// Of a pair's value, not of an i's, which is computed elsewhere: the j is 0 and added, which keeps all but the sign of 0.
+/// Of a pair's value, not of an i's, which is computed elsewhere: the j is 0 and added, which keeps
+/// all but the sign of 0.
 fn unary(of: Type, ulps: f64, what: Unary, expect: impl Fn(f64) -> f64) {
     check(
         of,
@@ -142,20 +171,27 @@ fn functions_are_within_two_units() {
 fn exponentials_and_roots_are_good_everywhere() {
     for (of, ulps) in [(Type::F32, 2.0), (Type::F64, 2.0)] {
         let span = if of == Type::F32 { 86.0 } else { 700.0 };
-        let all: Vec<f64> = (0..20_000).map(|k| round(of, (f64::from(k) / 10_000.0 - 1.0) * span)).collect();
+        let all: Vec<f64> =
+            (0..20_000).map(|k| round(of, (f64::from(k) / 10_000.0 - 1.0) * span)).collect();
         let epsilon = if of == Type::F32 { f64::from(f32::EPSILON) } else { f64::EPSILON };
-        for (what, expect) in
-            [(Unary::Exp, (|x: f64| x.exp()) as fn(f64) -> f64), (Unary::Rsqrt { bits: 53 }, |x: f64| 1.0 / x.sqrt())]
-        {
+        for (what, expect) in [
+            (Unary::Exp, (|x: f64| x.exp()) as fn(f64) -> f64),
+            (Unary::Rsqrt { bits: 53 }, |x: f64| 1.0 / x.sqrt()),
+        ] {
             let program = pairs(of, |b, x, y| {
                 let sum = b.value(Node::Binary(Binary::Add, x, y));
                 b.value(Node::Unary(what, sum))
             });
             for target in targets() {
                 let results = numbers(&run(&program, target, &[&all], &[&[0.0]], &[])[0]);
-                for (&x, &got) in all.iter().zip(&results).filter(|(x, _)| what == Unary::Exp || **x > 0.0) {
+                for (&x, &got) in
+                    all.iter().zip(&results).filter(|(x, _)| what == Unary::Exp || **x > 0.0)
+                {
                     let error = (got / expect(x) - 1.0).abs() / epsilon;
-                    assert!(error <= ulps, "{target:?} {of:?} {what:?} of {x}: {got}, off by {error} units");
+                    assert!(
+                        error <= ulps,
+                        "{target:?} {of:?} {what:?} of {x}: {got}, off by {error} units"
+                    );
                 }
             }
         }
@@ -187,9 +223,13 @@ fn comparisons_choose() {
         // Bools of one particle alone, in all that bools are for.
         let logic = |b: &mut Builder, x, y| {
             let one = b.number(1.0, of);
-            let (p, q) = (b.value(Node::Compare(Compare::Lt, x, one)), b.value(Node::Compare(Compare::Le, one, y)));
+            let (p, q) = (
+                b.value(Node::Compare(Compare::Lt, x, one)),
+                b.value(Node::Compare(Compare::Le, one, y)),
+            );
             let r = b.value(Node::Compare(Compare::Lt, x, y));
-            let (and, or) = (b.value(Node::Binary(Binary::And, p, r)), b.value(Node::Binary(Binary::Or, q, r)));
+            let (and, or) =
+                (b.value(Node::Binary(Binary::And, p, r)), b.value(Node::Binary(Binary::Or, q, r)));
             b.value(Node::Select(q, and, or))
         };
         let expect = |x: f64, y: f64| if 1.0 <= y { x < 1.0 && x < y } else { 1.0 <= y || x < y };
@@ -230,9 +270,21 @@ fn kinds_mix() {
             };
             let all: Vec<_> = j.iter().map(|&y| pair(y)).collect();
             let sum: f64 = all.iter().map(|pair| pair.0).sum();
-            assert!((results[0][at] - sum).abs() <= 1e-5 * sum.abs().max(1.0), "{target:?}: {} {sum}", results[0][at]);
-            assert_eq!(results[1][at], all.iter().map(|pair| pair.1).fold(f64::NEG_INFINITY, f64::max), "{target:?}");
-            assert_eq!(results[2][at], f64::from(u8::from(all.iter().any(|pair| pair.2))), "{target:?}");
+            assert!(
+                (results[0][at] - sum).abs() <= 1e-5 * sum.abs().max(1.0),
+                "{target:?}: {} {sum}",
+                results[0][at]
+            );
+            assert_eq!(
+                results[1][at],
+                all.iter().map(|pair| pair.1).fold(f64::NEG_INFINITY, f64::max),
+                "{target:?}"
+            );
+            assert_eq!(
+                results[2][at],
+                f64::from(u8::from(all.iter().any(|pair| pair.2))),
+                "{target:?}"
+            );
             let first = |value: &dyn Fn(usize) -> f64| {
                 (1..j.len()).fold(0, |best, k| if value(k) < value(best) { k } else { best }) as f64
             };
@@ -254,13 +306,29 @@ fn nothing_is_extreme_among_what_is_no_number() {
         let (nan, inf) = (f64::NAN, f64::INFINITY);
         for target in targets() {
             let of = |j: &[f64]| run(&program, target, &[&[0.0]], &[j], &[]);
-            assert_eq!(of(&[nan, inf, nan]), [Output::Index(vec![-1]), Output::Index(vec![1])], "{target:?}");
-            assert_eq!(of(&[-inf, nan]), [Output::Index(vec![0]), Output::Index(vec![-1])], "{target:?}");
-            assert_eq!(of(&[nan, 2.0, 1.0, 1.0, 2.0]), [Output::Index(vec![2]), Output::Index(vec![1])], "{target:?}");
+            assert_eq!(
+                of(&[nan, inf, nan]),
+                [Output::Index(vec![-1]), Output::Index(vec![1])],
+                "{target:?}"
+            );
+            assert_eq!(
+                of(&[-inf, nan]),
+                [Output::Index(vec![0]), Output::Index(vec![-1])],
+                "{target:?}"
+            );
+            assert_eq!(
+                of(&[nan, 2.0, 1.0, 1.0, 2.0]),
+                [Output::Index(vec![2]), Output::Index(vec![1])],
+                "{target:?}"
+            );
             assert_eq!(of(&[]), [Output::Index(vec![-1]), Output::Index(vec![-1])], "{target:?}");
             let mut long = vec![5.0; 3000];
             (long[2100], long[1700], long[2500]) = (1.0, 9.0, 9.0);
-            assert_eq!(of(&long), [Output::Index(vec![2100]), Output::Index(vec![1700])], "{target:?}");
+            assert_eq!(
+                of(&long),
+                [Output::Index(vec![2100]), Output::Index(vec![1700])],
+                "{target:?}"
+            );
         }
     }
 }
@@ -268,13 +336,22 @@ fn nothing_is_extreme_among_what_is_no_number() {
 #[test]
 fn columns_have_strides_and_other_types() {
     let program = pairs(Type::F64, |b, x, y| b.value(Node::Binary(Binary::Mul, x, y)));
-    let (i, j): (Vec<f32>, Vec<f64>) = ((0..90).map(|k| k as f32).collect(), (0..1000).map(f64::from).collect());
+    let (i, j): (Vec<f32>, Vec<f64>) =
+        ((0..90).map(|k| k as f32).collect(), (0..1000).map(f64::from).collect());
     for target in targets() {
         let column = |stride| Column::strided(sprat_formula::Data::F32(&i), stride);
-        let inputs =
-            Inputs::new(&program, vec![column(3)], vec![Column::strided(sprat_formula::Data::F64(&j), 7)], &[]);
+        let inputs = Inputs::new(
+            &program,
+            vec![column(3)],
+            vec![Column::strided(sprat_formula::Data::F64(&j), 7)],
+            &[],
+        );
         let results = common::compile(&program, target).run(&inputs.unwrap());
         let sum: f64 = (0..1000).step_by(7).map(f64::from).sum();
-        assert_eq!(results[0], Output::F64((0..30).map(|k| f64::from(3 * k) * sum).collect()), "{target:?}");
+        assert_eq!(
+            results[0],
+            Output::F64((0..30).map(|k| f64::from(3 * k) * sum).collect()),
+            "{target:?}"
+        );
     }
 }

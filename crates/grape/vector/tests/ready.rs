@@ -11,13 +11,18 @@ fn ready_kernels_agree() {
     let mut random = random(19);
     // Numbers that 32 bits have exactly, so that all see the same.
     let mut number = || (random() * 65536.0).floor() / 65536.0;
-    let columns: Vec<Vec<f64>> = (0..8).map(|_| (0..PARTICLES).map(|_| number()).collect()).collect();
+    let columns: Vec<Vec<f64>> =
+        (0..8).map(|_| (0..PARTICLES).map(|_| number()).collect()).collect();
     for ready in READY {
         for (precision, bound) in [(Precision::F32, 2e-5), (Precision::F64, 1e-13)] {
             let program = Kernel::parse(ready.text, precision).unwrap().program;
-            let take = |count: usize| columns[..count].iter().map(|all| Column::from(&all[..])).collect();
-            let constants: Vec<Option<f64>> =
-                program.constants().iter().map(|constant| Some(constant.default.unwrap_or(0.0625))).collect();
+            let take =
+                |count: usize| columns[..count].iter().map(|all| Column::from(&all[..])).collect();
+            let constants: Vec<Option<f64>> = program
+                .constants()
+                .iter()
+                .map(|constant| Some(constant.default.unwrap_or(0.0625)))
+                .collect();
             let (i, j) = (take(program.i().len()), take(program.j().len()));
             let inputs = Inputs::new(&program, i, j, &constants).unwrap();
             let judged = reference(&program, &inputs, Arithmetic::Typed);

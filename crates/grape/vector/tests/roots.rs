@@ -1,6 +1,10 @@
-//! Inverse roots that end in sums, which are computed without care first: right for all numbers nevertheless.
+//! Inverse roots that end in sums, which are computed without care first: right for all numbers
+//! nevertheless.
 
-#![allow(clippy::cast_possible_truncation, reason = "numbers are rounded to the type of a kernel's variables")]
+#![allow(
+    clippy::cast_possible_truncation,
+    reason = "numbers are rounded to the type of a kernel's variables"
+)]
 
 use crate::common;
 use common::{compile, field, numbers, targets};
@@ -31,7 +35,8 @@ const WEIGHTS: [f64; 7] = [1.0, -0.5, 3e38, 0.0, 1e-30, f64::INFINITY, 1.7e308];
 
 /// m r, -r and m r r^2, where r is one over the root of a.
 fn kernel(of: Type, bits: u8) -> Program {
-    let mut b = Builder::new(vec![field("a", of)], vec![field("one", of), field("m", of)], Vec::new());
+    let mut b =
+        Builder::new(vec![field("a", of)], vec![field("one", of), field("m", of)], Vec::new());
     let (a, one, m) = (b.value(Node::I(0)), b.value(Node::J(0)), b.value(Node::J(1)));
     let x = b.value(Node::Binary(Binary::Mul, a, one));
     let root = b.value(Node::Unary(Unary::Rsqrt { bits }, x));
@@ -51,8 +56,11 @@ fn round(of: Type, x: f64) -> f64 {
 
 fn check(of: Type, bits: u8, a: &[f64]) {
     let program = kernel(of, bits);
-    let (epsilon, least) =
-        if of == Type::F32 { (f64::from(f32::EPSILON), 1e-45) } else { (f64::EPSILON, f64::from_bits(1)) };
+    let (epsilon, least) = if of == Type::F32 {
+        (f64::from(f32::EPSILON), 1e-45)
+    } else {
+        (f64::EPSILON, f64::from_bits(1))
+    };
     let unit = epsilon.max(2f64.powi(-i32::from(bits)));
     for target in targets() {
         let compiled = compile(&program, target);
@@ -69,7 +77,10 @@ fn check(of: Type, bits: u8, a: &[f64]) {
                     let got = result[at];
                     let near = (got - expected).abs() <= 8.0 * (unit * expected.abs()).max(least);
                     let same = got == expected || (got.is_nan() && expected.is_nan());
-                    assert!(same || near, "{target:?} {of:?} {bits} bits of {a} by {m}: {got} for {expected}");
+                    assert!(
+                        same || near,
+                        "{target:?} {of:?} {bits} bits of {a} by {m}: {got} for {expected}"
+                    );
                 }
             }
         }
@@ -88,7 +99,8 @@ fn roots_in_sums_are_right_for_all_numbers() {
     }
 }
 
-/// So many factors that what is left out of all of them is less than the least number, and the power is not.
+/// So many factors that what is left out of all of them is less than the least number, and the
+/// power is not.
 #[test]
 fn high_powers_of_roots_are_right() {
     for (of, squares, a) in [(Type::F32, 8, 2.0625), (Type::F64, 10, 2.625)] {
@@ -102,12 +114,16 @@ fn high_powers_of_roots_are_right() {
         b.result("power", Reduction::Sum, power);
         let program = b.finish();
         let factors = 2f64.powi(squares);
-        let (epsilon, least) = if of == Type::F32 { (f64::from(f32::EPSILON), 1e-45) } else { (f64::EPSILON, 0.0) };
+        let (epsilon, least) =
+            if of == Type::F32 { (f64::from(f32::EPSILON), 1e-45) } else { (f64::EPSILON, 0.0) };
         for target in targets() {
             let got = numbers(&common::run(&program, target, &[&[a]], &[&[1.0]], &[])[0])[0];
             let expected = a.powf(-0.5 * factors);
             let bound = 4.0 * factors * (epsilon * expected + least / factors);
-            assert!(expected > least && (got - expected).abs() <= bound, "{target:?} {of:?}: {got} for {expected}");
+            assert!(
+                expected > least && (got - expected).abs() <= bound,
+                "{target:?} {of:?}: {got} for {expected}"
+            );
         }
     }
 }

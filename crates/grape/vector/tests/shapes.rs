@@ -2,7 +2,9 @@
 
 use crate::common;
 use common::{bodies, field, gravity, numbers, random, run, targets};
-use sprat_formula::{Binary, Builder, Column, Inputs, MAX_NODES, Node, Reduction, Type, Unary, Value};
+use sprat_formula::{
+    Binary, Builder, Column, Inputs, MAX_NODES, Node, Reduction, Type, Unary, Value,
+};
 use sprat_vector::{Compiled, Error, Options, Target};
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
@@ -32,10 +34,17 @@ fn any_number_of_particles_has_results() {
                 let part = numbers(&run(&program, target, &all[..3], &some, &[0.1])[3]);
                 for i in (0..1100).step_by(91) {
                     let term = |j: usize| {
-                        m[j] / (0..3).map(|k| (x[k][j] - x[k][i]).powi(2)).sum::<f64>().mul_add(1.0, 0.1).sqrt()
+                        m[j] / (0..3)
+                            .map(|k| (x[k][j] - x[k][i]).powi(2))
+                            .sum::<f64>()
+                            .mul_add(1.0, 0.1)
+                            .sqrt()
                     };
                     let expected: f64 = (0..nj).map(term).sum();
-                    assert!((part[i] + expected).abs() <= 1e-5 * expected, "{target:?} {of:?}, {nj} of j");
+                    assert!(
+                        (part[i] + expected).abs() <= 1e-5 * expected,
+                        "{target:?} {of:?}, {nj} of j"
+                    );
                 }
             }
         }
@@ -54,7 +63,8 @@ fn a_part_of_i_has_the_bits_of_the_whole() {
     let compiled = Compiled::new(&program, Options { target: best, ..Options::default() }).unwrap();
     let whole: Vec<Vec<f64>> = compiled.run(&inputs).iter().map(numbers).collect();
     for part in [0..0, 0..1, 1..300, 300..600, 599..600, 0..600] {
-        let found: Vec<Vec<f64>> = compiled.run_part(&inputs, part.clone()).iter().map(numbers).collect();
+        let found: Vec<Vec<f64>> =
+            compiled.run_part(&inputs, part.clone()).iter().map(numbers).collect();
         let expected: Vec<&[f64]> = whole.iter().map(|whole| &whole[part.clone()]).collect();
         assert_eq!(found, expected, "{best:?} {part:?}");
     }
@@ -77,14 +87,21 @@ fn few_i_and_many_j_do_not_depend_on_threads() {
         assert_eq!(results[0], results[1], "{target:?}");
         assert_eq!(results[0], results[2], "{target:?}");
         let expected: f64 = (0..60_000)
-            .map(|j| m[j] / (0..3).map(|k| (x[k][j] - x[0][3]).powi(2)).sum::<f64>().mul_add(1.0, 0.01).sqrt())
+            .map(|j| {
+                m[j] / (0..3)
+                    .map(|k| (x[k][j] - x[0][3]).powi(2))
+                    .sum::<f64>()
+                    .mul_add(1.0, 0.01)
+                    .sqrt()
+            })
             .sum();
         let got = -numbers(&results[0][3])[3];
         assert!((got - expected).abs() <= 1e-6 * expected, "{target:?}: {got} for {expected}");
     }
 }
 
-/// Many values that live at once: all are made before any is used, and used in the order in which they were made.
+/// Many values that live at once: all are made before any is used, and used in the order in which
+/// they were made.
 #[test]
 fn kernels_larger_than_registers_spill() {
     for of in [Type::F32, Type::F64] {
@@ -117,16 +134,27 @@ fn kernels_larger_than_registers_spill() {
                 b.result(&format!("max{k}"), Reduction::Max, value);
             }
             let program = b.finish();
-            let (i, j): (Vec<f64>, Vec<f64>) = ((0..21).map(f64::from).collect(), (0..9).map(f64::from).collect());
+            let (i, j): (Vec<f64>, Vec<f64>) =
+                ((0..21).map(f64::from).collect(), (0..9).map(f64::from).collect());
             for target in targets() {
                 let results = run(&program, target, &[&i], &[&j], &[]);
                 for (at, &x) in i.iter().enumerate() {
                     let value = |k: u8, y: f64| (x + f64::from(k)) * y;
-                    let pair = |y: f64| -> f64 { (0..count).map(|k| value(k, y)).filter(|&v| x * 0.5 < v).sum() };
+                    let pair = |y: f64| -> f64 {
+                        (0..count).map(|k| value(k, y)).filter(|&v| x * 0.5 < v).sum()
+                    };
                     let expected: f64 = j.iter().map(|&y| pair(y)).sum();
-                    assert_eq!(numbers(&results[0])[at], expected, "{target:?} {of:?}, {count} values");
+                    assert_eq!(
+                        numbers(&results[0])[at],
+                        expected,
+                        "{target:?} {of:?}, {count} values"
+                    );
                     for (result, k) in results[1..].iter().zip((0..count).step_by(5)) {
-                        assert_eq!(numbers(result)[at], value(k, 8.0), "{target:?} {of:?}, {count} values");
+                        assert_eq!(
+                            numbers(result)[at],
+                            value(k, 8.0),
+                            "{target:?} {of:?}, {count} values"
+                        );
                     }
                 }
                 let facts = common::compile(&program, target).facts();
@@ -202,19 +230,24 @@ fn the_longest_program_compiles() {
             let got = numbers(&run(&program, target, &[&[0.5, 2.0]], &[&[0.25, 0.75]], &[])[0]);
             for (x, got) in [0.5, 2.0].into_iter().zip(got) {
                 let expected = expected(x, 0.25) + expected(x, 0.75);
-                assert!((got - expected).abs() <= 1e-5 * expected, "{target:?} {of:?}: {got} for {expected}");
+                assert!(
+                    (got - expected).abs() <= 1e-5 * expected,
+                    "{target:?} {of:?}: {got} for {expected}"
+                );
             }
         }
     }
 }
 
-/// One i where there are no variables of i, one j where there are none of j; and what depends on neither, or on one alone, as results.
+/// One i where there are no variables of i, one j where there are none of j; and what depends on
+/// neither, or on one alone, as results.
 #[test]
 fn kernels_without_variables_run() {
     for of in [Type::F32, Type::F64] {
         for (with_i, with_j) in [(false, false), (false, true), (true, false), (true, true)] {
             let fields = |with, name| if with { vec![field(name, of)] } else { Vec::new() };
-            let constants = vec![sprat_formula::Constant { name: "c".to_owned(), of, default: Some(3.0) }];
+            let constants =
+                vec![sprat_formula::Constant { name: "c".to_owned(), of, default: Some(3.0) }];
             let mut b = Builder::new(fields(with_i, "x"), fields(with_j, "y"), constants);
             let c = b.value(Node::Constant(0));
             let square = b.value(Node::Binary(Binary::Mul, c, c));
@@ -236,7 +269,8 @@ fn kernels_without_variables_run() {
             let j: &[&[f64]] = if with_j { &[&y] } else { &[] };
             let (ni, nj) = (if with_i { 3 } else { 1 }, if with_j { 2.0 } else { 1.0 });
             for target in targets() {
-                let results: Vec<Vec<f64>> = run(&program, target, i, j, &[3.0]).iter().map(numbers).collect();
+                let results: Vec<Vec<f64>> =
+                    run(&program, target, i, j, &[3.0]).iter().map(numbers).collect();
                 let mut expected = vec![vec![9.0 * nj; ni]];
                 if with_i {
                     expected.push(x.iter().map(|x| (x + 9.0) * nj).collect());

@@ -2,8 +2,8 @@
 
 use sprat_chance::Chance;
 
-/// Returns the sequence of `seed` and `salts`. Sequences of one seed with different salts have nothing to do with each
-/// other; the order of salts matters.
+/// Returns the sequence of `seed` and `salts`. Sequences of one seed with different salts have
+/// nothing to do with each other; the order of salts matters.
 #[must_use]
 pub fn salted(seed: u64, salts: &[u64]) -> Chance {
     let mut chance = Chance::new(seed);
@@ -47,7 +47,8 @@ impl Probability {
 
     /// Draws whether something of this probability happens.
     pub fn happens(self, chance: &mut Chance) -> bool {
-        // Nothing is drawn for what never happens: a setting that is off costs nothing and changes no other.
+        // Nothing is drawn for what never happens: a setting that is off costs nothing and changes
+        // no other.
         self.0 != 0 && (self.0 == u64::MAX || chance.draw() < self.0)
     }
 
@@ -68,7 +69,13 @@ mod tests {
     fn seeds_keep_their_numbers() {
         let drawn = |mut chance: sprat_chance::Chance| [chance.draw(), chance.draw()];
         assert_eq!(drawn(salted(1, &[])), [6_791_897_765_849_424_158, 17_405_687_883_870_564_846]);
-        assert_eq!(drawn(salted(1, &[2, 3])), [1_321_962_074_176_129_191, 15_925_659_190_040_627_001]);
-        assert_eq!([salt(""), salt("a name that is long")], [12_035_550_249_420_947_055, 8_542_711_504_621_174_361]);
+        assert_eq!(
+            drawn(salted(1, &[2, 3])),
+            [1_321_962_074_176_129_191, 15_925_659_190_040_627_001]
+        );
+        assert_eq!(
+            [salt(""), salt("a name that is long")],
+            [12_035_550_249_420_947_055, 8_542_711_504_621_174_361]
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Packet memory: a fixed number of cells, made and touched at the start, of which packets are chains.
+//! Packet memory: a fixed number of cells, made and touched at the start, of which packets are
+//! chains.
 //!
 //! A warm box takes from a free list and gives back to it: no allocation, and packets may leave in
 //! any order. A cell belongs to whoever holds its box, so none of this needs `unsafe`.
@@ -8,10 +9,12 @@ use std::io::{IoSlice, IoSliceMut};
 /// Bytes that a cell holds; with its link it takes 2 KB.
 pub const CELL_BYTES: usize = 2032;
 
-/// Bytes kept free before a received packet: a VLAN tag that came beside the frame is put back there.
+/// Bytes kept free before a received packet: a VLAN tag that came beside the frame is put back
+/// there.
 pub const HEADROOM: u16 = 8;
 
-/// Cells into which one packet is read: enough for 64 KB, the largest that a port gives, with headers.
+/// Cells into which one packet is read: enough for 64 KB, the largest that a port gives, with
+/// headers.
 pub const LANDING_CELLS: usize = 33;
 
 /// Cells of the longest packet: what was read, and what a cut adds.
@@ -62,7 +65,8 @@ impl Cell {
         self.end = self.start + cell_offset(len.min(self.bytes().len()));
     }
 
-    /// Makes room for `gap` bytes (at most the headroom that is left) at `at`, and lets `fill` write them.
+    /// Makes room for `gap` bytes (at most the headroom that is left) at `at`, and lets `fill`
+    /// write them.
     pub(crate) fn open_gap(&mut self, at: usize, gap: u16, fill: impl FnOnce(&mut [u8])) {
         assert!(gap <= self.start, "the headroom is spent");
         let (old, new) = (usize::from(self.start), usize::from(self.start - gap));
@@ -79,15 +83,18 @@ fn cell_offset(offset: usize) -> u16 {
 /// The free cells of one lane.
 #[derive(Debug)]
 pub struct Memory {
-    #[expect(clippy::vec_box, reason = "cells go from here into chains, box and all, and come back")]
+    #[expect(
+        clippy::vec_box,
+        reason = "cells go from here into chains, box and all, and come back"
+    )]
     free: Vec<Box<Cell>>,
     total: usize,
     least_free: usize,
 }
 
 impl Memory {
-    /// Memory of about `bytes`, within [`MIN_MEMORY`] and [`MAX_MEMORY`], touched once so that no packet waits for
-    /// the kernel to find a page.
+    /// Memory of about `bytes`, within [`MIN_MEMORY`] and [`MAX_MEMORY`], touched once so that no
+    /// packet waits for the kernel to find a page.
     #[must_use]
     pub fn new(bytes: u64) -> Self {
         let bytes = bytes.clamp(MIN_MEMORY, MAX_MEMORY);
@@ -165,15 +172,18 @@ impl Landing {
         Self { cells: std::array::from_fn(|_| Cell::new()) }
     }
 
-    /// Lets `read` fill the cells, in order, and makes what it read a chain; new cells take the place of those used.
+    /// Lets `read` fill the cells, in order, and makes what it read a chain; new cells take the
+    /// place of those used.
     pub(crate) fn read<E>(
         &mut self,
         memory: &mut Memory,
         read: impl FnOnce(&mut [IoSliceMut<'_>]) -> Result<usize, E>,
     ) -> Result<Landed, E> {
         let mut first = usize::from(HEADROOM);
-        let mut parts =
-            self.cells.each_mut().map(|cell| IoSliceMut::new(&mut cell.bytes[std::mem::take(&mut first)..]));
+        let mut parts = self
+            .cells
+            .each_mut()
+            .map(|cell| IoSliceMut::new(&mut cell.bytes[std::mem::take(&mut first)..]));
         let room = parts.iter().map(|part| part.len()).sum();
         let len = read(&mut parts)?.min(room);
         let used = (len + usize::from(HEADROOM)).div_ceil(CELL_BYTES).max(1);
@@ -205,7 +215,8 @@ pub(crate) fn parts(head: &Cell) -> impl Iterator<Item = &[u8]> {
     std::iter::successors(Some(head), |cell| cell.next.as_deref()).map(Cell::bytes)
 }
 
-/// Hands the parts of a chain to `write`, as the kernel wants them, but for the first `skip` bytes, which the first part has.
+/// Hands the parts of a chain to `write`, as the kernel wants them, but for the first `skip` bytes,
+/// which the first part has.
 pub(crate) fn gather<R>(head: &Cell, skip: usize, write: impl FnOnce(&[IoSlice<'_>]) -> R) -> R {
     let mut slices = [IoSlice::new(&[]); MAX_CELLS];
     let (mut count, mut skip) = (0, skip);

@@ -1,4 +1,5 @@
-//! A learning switch: which ports a frame goes to, by its addresses and VLAN (IEEE 802.1Q, clause 8, without spanning tree).
+//! A learning switch: which ports a frame goes to, by its addresses and VLAN (IEEE 802.1Q, clause
+//! 8, without spanning tree).
 //!
 //! Tags are kept: a VLAN has a table of its own, and is flooded to every port.
 
@@ -6,7 +7,8 @@ use crate::time::Time;
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// Most addresses that are known at once. An address beyond that is not learnt, and frames to it are flooded.
+/// Most addresses that are known at once. An address beyond that is not learnt, and frames to it
+/// are flooded.
 pub const MAX_STATIONS: usize = 8_192;
 
 /// How long an address is remembered after its last frame, unless told: the standard's own choice.
@@ -19,7 +21,8 @@ pub enum Way {
     To(usize),
     /// To every port but that it came from.
     Flood,
-    /// Nowhere: its station is where it came from, or its address is one that switches do not pass on.
+    /// Nowhere: its station is where it came from, or its address is one that switches do not pass
+    /// on.
     Nowhere,
 }
 
@@ -63,8 +66,16 @@ impl Switch {
         Self { stations, ageing, swept: Time::ZERO, counters: SwitchCounters::default() }
     }
 
-    /// Learns where `source` is, and says where a frame to `destination` goes. Frames without a VLAN are of VLAN 0.
-    pub fn pass(&mut self, from: usize, vlan: u16, destination: [u8; 6], source: [u8; 6], now: Time) -> Way {
+    /// Learns where `source` is, and says where a frame to `destination` goes. Frames without a
+    /// VLAN are of VLAN 0.
+    pub fn pass(
+        &mut self,
+        from: usize,
+        vlan: u16,
+        destination: [u8; 6],
+        source: [u8; 6],
+        now: Time,
+    ) -> Way {
         self.learn(from, vlan, source, now);
         let way = self.way(from, vlan, destination, now);
         match way {
@@ -121,7 +132,8 @@ impl Switch {
         self.stations.insert((vlan, source), Station { port: from, heard: now });
     }
 
-    /// Forgets whom nobody has heard for long. At most once in a tenth of that time: it looks at all.
+    /// Forgets whom nobody has heard for long. At most once in a tenth of that time: it looks at
+    /// all.
     fn sweep(&mut self, now: Time) {
         if now.since(self.swept) * 10 >= self.ageing {
             self.swept = now;

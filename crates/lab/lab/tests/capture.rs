@@ -1,7 +1,9 @@
 //! The packet logger: what others read back is what passed, to the byte and the nanosecond.
 
 use proptest::prelude::*;
-use sprat_lab::capture::{Capture, CaptureError, FLUSH_NANOS, Recorder, Seen, Settings, Summary, Totals};
+use sprat_lab::capture::{
+    Capture, CaptureError, FLUSH_NANOS, Recorder, Seen, Settings, Summary, Totals,
+};
 use sprat_testing::skip;
 use std::fs;
 use std::path::Path;
@@ -71,15 +73,21 @@ fn what_finds_no_memory_is_counted_and_told() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("pipe.pcapng");
     // What another has stands where the second file of the ring would be.
-    let (capture, mut recorders) =
-        Capture::start(Settings { memory: 0, ring: Some(((1 << 20) + 500_000, 9)), ..settings(&path) }, 1).unwrap();
+    let (capture, mut recorders) = Capture::start(
+        Settings { memory: 0, ring: Some(((1 << 20) + 500_000, 9)), ..settings(&path) },
+        1,
+    )
+    .unwrap();
     let next = folder.path().join("pipe-00002.pcapng");
     fs::write(&next, "another's").unwrap();
     let record = Record { interface: 1, at: BEGIN, length: 50_000, bytes: vec![1; 50_000] };
     let begun = Instant::now();
     let mut sent = 0;
     while capture.totals()[1].dropped == 0 {
-        assert!(begun.elapsed() < Duration::from_secs(60), "the second file cannot be made, and nothing is dropped");
+        assert!(
+            begun.elapsed() < Duration::from_secs(60),
+            "the second file cannot be made, and nothing is dropped"
+        );
         record_one(&mut recorders[0], &record);
         sent += 1;
     }
@@ -87,7 +95,8 @@ fn what_finds_no_memory_is_counted_and_told() {
     let Summary { interfaces, files, error, .. } = capture.finish();
     assert!(matches!(error, Some(CaptureError::File { path, .. }) if path == next));
     assert_eq!(fs::read_to_string(&next).unwrap(), "another's", "what is there is not overwritten");
-    let written = walk(&fs::read(&files[0]).unwrap()).iter().filter(|(kind, _)| *kind == 6).count() as u64;
+    let written =
+        walk(&fs::read(&files[0]).unwrap()).iter().filter(|(kind, _)| *kind == 6).count() as u64;
     assert_eq!(interfaces[1], Totals { seen: sent, dropped: sent - written });
     assert_eq!(interfaces[0], Totals::default());
 }
@@ -96,7 +105,8 @@ fn what_finds_no_memory_is_counted_and_told() {
 fn a_recorder_never_waits() {
     let folder = tempfile::tempdir().unwrap();
     let (capture, mut recorders) =
-        Capture::start(Settings { memory: 0, ..settings(&folder.path().join("a.pcapng")) }, 2).unwrap();
+        Capture::start(Settings { memory: 0, ..settings(&folder.path().join("a.pcapng")) }, 2)
+            .unwrap();
     let record = Record { interface: 0, at: BEGIN, length: 200_000, bytes: vec![1; 200_000] };
     // Faster than any disk: some are dropped or none, and all are accounted for.
     let kept = (0..2_000).filter(|n| record_one(&mut recorders[n % 2], &record)).count() as u64;
@@ -134,14 +144,19 @@ fn a_ring_keeps_the_latest() {
     }
     drop(recorders);
     let summary = capture.finish();
-    let names: Vec<_> = summary.files.iter().map(|path| path.file_name().unwrap().to_str().unwrap()).collect();
+    let names: Vec<_> =
+        summary.files.iter().map(|path| path.file_name().unwrap().to_str().unwrap()).collect();
     assert_eq!(names, ["ring-00007.pcapng", "ring-00008.pcapng", "ring-00009.pcapng"]);
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3);
     assert!(summary.files.iter().all(|path| fs::metadata(path).unwrap().len() < (1 << 20) + 1_000));
     if has_tshark() {
         let all: Vec<_> = summary.files.iter().flat_map(|path| read_back(path)).collect();
         let first = 1_000 - all.len() as u64;
-        assert_eq!(all, (first..1_000).map(record).collect::<Vec<_>>(), "with no gap between files");
+        assert_eq!(
+            all,
+            (first..1_000).map(record).collect::<Vec<_>>(),
+            "with no gap between files"
+        );
     }
 }
 
@@ -150,7 +165,10 @@ fn what_waits_long_is_written_while_it_runs() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("slow.pcapng");
     let (capture, mut recorders) = Capture::start(settings(&path), 1).unwrap();
-    record_one(&mut recorders[0], &Record { interface: 0, at: BEGIN, length: 60, bytes: vec![9; 60] });
+    record_one(
+        &mut recorders[0],
+        &Record { interface: 0, at: BEGIN, length: 60, bytes: vec![9; 60] },
+    );
     recorders[0].flush(BEGIN + FLUSH_NANOS);
     let begun = Instant::now();
     while !walk(&fs::read(&path).unwrap()).iter().any(|(kind, _)| *kind == 6) {
@@ -166,10 +184,15 @@ fn settings_out_of_their_limits_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("never.pcapng");
     let start = |settings| Capture::start(settings, 1).map(drop).unwrap_err().to_string();
-    assert!(start(Settings { snap: 0, ..settings(&path) }).contains("a snap length of 0; use 1 to 262144"));
+    assert!(
+        start(Settings { snap: 0, ..settings(&path) })
+            .contains("a snap length of 0; use 1 to 262144")
+    );
     assert!(start(Settings { ring: Some((5, 1)), ..settings(&path) }).contains("use 1048576 to"));
     assert!(start(Settings { ring: Some((1 << 20, 0)), ..settings(&path) }).contains("files of 0"));
-    assert!(start(Settings { interfaces: Vec::new(), ..settings(&path) }).contains("interfaces of 0"));
+    assert!(
+        start(Settings { interfaces: Vec::new(), ..settings(&path) }).contains("interfaces of 0")
+    );
     assert!(!path.exists());
     fs::write(&path, "mine").unwrap();
     assert!(start(settings(&path)).contains("exists"));
@@ -186,11 +209,8 @@ fn record_one(recorder: &mut Recorder, record: &Record) -> bool {
 
 fn record() -> impl Strategy<Value = Record> {
     let bytes = prop::collection::vec(any::<u8>(), 1..2_500);
-    (0..NAMES.len(), 0u64..4_000_000_000_000_000_000, bytes).prop_map(|(interface, at, bytes)| Record {
-        interface,
-        at,
-        length: u32::try_from(bytes.len()).unwrap(),
-        bytes,
+    (0..NAMES.len(), 0u64..4_000_000_000_000_000_000, bytes).prop_map(|(interface, at, bytes)| {
+        Record { interface, at, length: u32::try_from(bytes.len()).unwrap(), bytes }
     })
 }
 
@@ -207,14 +227,16 @@ fn walk(mut bytes: &[u8]) -> Vec<(u32, Vec<u8>)> {
     blocks
 }
 
-/// What tshark makes of a file: bytes and times by way of a classic pcap file that it writes, the rest as fields.
+/// What tshark makes of a file: bytes and times by way of a classic pcap file that it writes, the
+/// rest as fields.
 fn read_back(path: &Path) -> Vec<Record> {
     let classic = path.with_extension("pcap");
     tshark(&["-r", path.to_str().unwrap(), "-F", "nsecpcap", "-w", classic.to_str().unwrap()]);
     let bytes = fs::read(&classic).unwrap();
     fs::remove_file(&classic).unwrap();
     assert_eq!(bytes[..4], 0xa1b2_3c4d_u32.to_ne_bytes(), "a pcap file with nanoseconds");
-    let fields = tshark(&["-r", path.to_str().unwrap(), "-T", "fields", "-e", "frame.interface_name"]);
+    let fields =
+        tshark(&["-r", path.to_str().unwrap(), "-T", "fields", "-e", "frame.interface_name"]);
     let mut names = fields.lines();
     let mut rest = &bytes[24..];
     let mut records = Vec::new();
@@ -242,7 +264,10 @@ fn tshark(arguments: &[&str]) -> String {
 fn has_tshark() -> bool {
     use std::sync::LazyLock;
     static THERE: LazyLock<bool> = LazyLock::new(|| {
-        let there = Command::new("tshark").arg("--version").output().is_ok_and(|output| output.status.success());
+        let there = Command::new("tshark")
+            .arg("--version")
+            .output()
+            .is_ok_and(|output| output.status.success());
         if !there {
             skip("reading captures back: no tshark here; scripts/setup installs it");
         }

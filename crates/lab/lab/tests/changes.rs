@@ -25,10 +25,18 @@ fn changes() -> impl Strategy<Value = Changes> {
 /// What loses, repeats and changes nothing, and has room for all.
 fn harmless(settings: Settings) -> Settings {
     let never = sprat_lab::chance::Probability::NEVER;
-    Settings { loss: Loss::None, reorder: None, duplicate: never, corrupt: never, buffer: 1 << 30, ..settings }
+    Settings {
+        loss: Loss::None,
+        reorder: None,
+        duplicate: never,
+        corrupt: never,
+        buffer: 1 << 30,
+        ..settings
+    }
 }
 
-/// What comes through, and when: the flow and its first sequence number, or the number of a frame of none.
+/// What comes through, and when: the flow and its first sequence number, or the number of a frame
+/// of none.
 #[derive(Debug, PartialEq)]
 struct Came {
     due: Time,
@@ -38,7 +46,12 @@ struct Came {
 }
 
 /// Sends `arrivals` over a line that is changed meanwhile, and asked after every `every` events.
-fn changed(first: &Settings, changes: &[(u64, Settings)], arrivals: &Arrivals, every: usize) -> (Vec<Came>, Counters) {
+fn changed(
+    first: &Settings,
+    changes: &[(u64, Settings)],
+    arrivals: &Arrivals,
+    every: usize,
+) -> (Vec<Came>, Counters) {
     let mut memory = Memory::of_cells(CELLS);
     let mut line = Line::new(first.clone());
     let mut came = Vec::new();
@@ -49,7 +62,12 @@ fn changed(first: &Settings, changes: &[(u64, Settings)], arrivals: &Arrivals, e
                 6 => u32::from_be_bytes(bytes[48..52].try_into().expect("four")),
                 _ => number_of(&packet),
             };
-            came.push(Came { due: packet.due, flow, sequence, segments: u64::from(packet.count()) });
+            came.push(Came {
+                due: packet.due,
+                flow,
+                sequence,
+                segments: u64::from(packet.count()),
+            });
             packet.free(memory);
         }
     };
@@ -73,7 +91,11 @@ fn changed(first: &Settings, changes: &[(u64, Settings)], arrivals: &Arrivals, e
         }
         let counted = line.counters(now);
         let left = counted.left.segments + counted.drops.total() + counted.on_line;
-        assert_eq!(counted.arrived.segments + counted.duplicated, left, "every segment is somewhere: {counted:?}");
+        assert_eq!(
+            counted.arrived.segments + counted.duplicated,
+            left,
+            "every segment is somewhere: {counted:?}"
+        );
         let waiting: u64 = counted.flows.iter().map(|(_, flow)| flow.queue).sum();
         assert!(waiting + counted.other_flows.queue <= counted.queue, "{counted:?}");
     }
@@ -187,7 +209,11 @@ fn a_slow_transmission_does_not_fill_the_buffer_of_a_faster_line() {
 #[test]
 fn a_flow_has_its_new_pace_from_the_next_segment_on() {
     let mut memory = Memory::of_cells(CELLS);
-    let paced = |bits| Settings { queue: Discipline::Harmonize, flow_rate: rate(bits), ..Settings::default() };
+    let paced = |bits| Settings {
+        queue: Discipline::Harmonize,
+        flow_rate: rate(bits),
+        ..Settings::default()
+    };
     let mut line = Line::new(paced(1_000_000_000_000));
     let frame = |sequence| Sample { mss: 0, payload: 1_000, sequence, ..Sample::default() }.bytes();
     for sequence in 0..3 {
@@ -197,7 +223,8 @@ fn a_flow_has_its_new_pace_from_the_next_segment_on() {
     let of = |line: &mut Line, now| line.pop(now).expect("it is time").due.0;
     assert_eq!(of(&mut line, Time(0)), 0);
     line.set(paced(1_000_000), Time(0));
-    // The second begins when the first would have ended at the old pace, the third when the second has at the new.
+    // The second begins when the first would have ended at the old pace, the third when the second
+    // has at the new.
     let second = wire * 8 / 1_000;
     let due = line.next().expect("two wait");
     assert!(due.0 <= second, "{due:?}");
@@ -212,7 +239,11 @@ fn a_smaller_buffer_throws_nobody_out() {
     let wide = Settings { rate: rate(1_000_000), buffer: 1_000_000, ..Settings::default() };
     let mut line = Line::new(wide.clone());
     for number in 0..100 {
-        line.push(packet_at(&numbered(number, 1_000), &mut memory, Time::ZERO), Time::ZERO, &mut memory);
+        line.push(
+            packet_at(&numbered(number, 1_000), &mut memory, Time::ZERO),
+            Time::ZERO,
+            &mut memory,
+        );
     }
     line.set(Settings { buffer: 2_000, ..wide }, Time(1));
     assert_eq!(line.counters(Time(1)).drops.total(), 0);
@@ -235,7 +266,10 @@ fn after_a_shorter_delay_nobody_overtakes_not_even_who_is_held_back() {
     line.push(packet_at(&numbered(0, 60), &mut memory, Time::ZERO), Time::ZERO, &mut memory);
     let by = Duration::from_millis(5);
     let near = Settings { delay: Duration::from_millis(1), ..Settings::default() };
-    line.set(Settings { reorder: Some(Reorder { share: share(1.0), by }), ..near.clone() }, Time(1));
+    line.set(
+        Settings { reorder: Some(Reorder { share: share(1.0), by }), ..near.clone() },
+        Time(1),
+    );
     line.push(packet_at(&numbered(1, 60), &mut memory, Time(1)), Time(1), &mut memory);
     line.set(near, Time(2));
     line.push(packet_at(&numbered(2, 60), &mut memory, Time(2)), Time(2), &mut memory);

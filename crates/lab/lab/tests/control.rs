@@ -3,7 +3,9 @@
 use crate::support;
 use proptest::prelude::*;
 use sprat_lab::config::{LineWords, Word, set};
-use sprat_lab::control::{ControlError, MAX_CONNECTIONS, MAX_REQUEST_BYTES, Place, Request, Server};
+use sprat_lab::control::{
+    ControlError, MAX_CONNECTIONS, MAX_REQUEST_BYTES, Place, Request, Server,
+};
 use sprat_lab::engine::{Engine, Forwarding};
 use sprat_lab::filter::{Compiler, MAX_RULES, RuleWords};
 use sprat_lab::hosts::StateDir;
@@ -30,7 +32,8 @@ fn test(name: &str) -> Test {
     let folder = tempfile::tempdir().expect("a folder");
     // Longer than the address of a socket: that must not matter.
     let place = Place::of(&StateDir::at(folder.path().join("long".repeat(30)).join("labs")));
-    let (engine, fars) = running(&[Settings::default(), Settings::default()], Forwarding::Cross, None);
+    let (engine, fars) =
+        running(&[Settings::default(), Settings::default()], Forwarding::Cross, None);
     let server = Server::start(&place, name, engine.handle().clone()).expect("it listens");
     Test { server, engine, fars, place, folder }
 }
@@ -42,7 +45,8 @@ impl Test {
         if !short.exists() {
             std::os::unix::fs::symlink(self.place.path(), &short).expect("a link");
         }
-        let stream = UnixStream::connect(short.join(format!("{}.sock", self.server.name()))).expect("it listens");
+        let stream = UnixStream::connect(short.join(format!("{}.sock", self.server.name())))
+            .expect("it listens");
         stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         BufReader::new(stream)
     }
@@ -57,7 +61,8 @@ fn asked(raw: &mut BufReader<UnixStream>, line: &str) -> String {
 }
 
 fn line(words: &[(&str, &str)]) -> LineWords {
-    let words: serde_json::Map<_, _> = words.iter().map(|(key, word)| ((*key).to_owned(), (*word).into())).collect();
+    let words: serde_json::Map<_, _> =
+        words.iter().map(|(key, word)| ((*key).to_owned(), (*word).into())).collect();
     serde_json::from_value(words.into()).expect("words of a line")
 }
 
@@ -73,9 +78,15 @@ fn a_box_tells_what_it_does_and_what_became_of_packets() {
     let mut client = test.place.connect(Some("wan")).expect("it runs");
     let report = client.report().expect("it answers");
     assert_eq!(report.lines[0].counters, test.engine.report().expect("it runs").lines[0].counters);
-    assert_eq!((report.lines[0].counters.left.segments, report.lines[0].counters.flows.len()), (8, 2));
+    assert_eq!(
+        (report.lines[0].counters.left.segments, report.lines[0].counters.flows.len()),
+        (8, 2)
+    );
     let state = client.settings().expect("it answers");
-    assert_eq!((&state.name[..], state.process, &state.forward[..]), ("wan", std::process::id(), "cross"));
+    assert_eq!(
+        (&state.name[..], state.process, &state.forward[..]),
+        ("wan", std::process::id(), "cross")
+    );
     assert_eq!(state.ports.iter().map(|port| &port.port[..]).collect::<Vec<_>>(), ["p0", "p1"]);
     assert_eq!(state.ports[0].line, LineWords::of(&Settings::default()));
     assert!(state.memory >= 2 * sprat_lab::memory::MIN_MEMORY - 4096, "{state:?}");
@@ -86,13 +97,18 @@ fn a_change_changes_what_was_named_and_nothing_else() {
     let mut test = test("wan");
     let mut client = test.place.connect(None).expect("the only one");
     assert_eq!(client.name(), "wan");
-    let changed =
-        client.set(Some("p1"), &line(&[("loss", "100%"), ("rate", "1Gb/s"), ("buffer", "1MB")])).expect("it can be");
+    let changed = client
+        .set(Some("p1"), &line(&[("loss", "100%"), ("rate", "1Gb/s"), ("buffer", "1MB")]))
+        .expect("it can be");
     assert_eq!(changed.warnings, [""; 0]);
     let [to] = &changed.lines[..] else { panic!("{changed:?}") };
     let usual = LineWords::of(&Settings::default());
-    let words =
-        LineWords { loss: Some("100%".into()), rate: Some("1Gb/s".into()), buffer: Some("1MB".into()), ..usual };
+    let words = LineWords {
+        loss: Some("100%".into()),
+        rate: Some("1Gb/s".into()),
+        buffer: Some("1MB".into()),
+        ..usual
+    };
     assert_eq!((&to.port[..], &to.line), ("p1", &words));
     client.report().expect("a turn later it is so");
     test.fars[0].send(&numbered(1, 60));
@@ -103,7 +119,8 @@ fn a_change_changes_what_was_named_and_nothing_else() {
     assert_eq!(test.fars[1].number(), 2, "1 was lost");
     client.set(None, &line(&[("delay", "1ms")])).expect("it can be");
     let state = client.settings().expect("it answers");
-    let told = |port: usize| (state.ports[port].line.delay.clone(), state.ports[port].line.rate.clone());
+    let told =
+        |port: usize| (state.ports[port].line.delay.clone(), state.ports[port].line.rate.clone());
     assert_eq!(told(0), (Some("1ms".into()), Some("none".into())));
     assert_eq!(told(1), (Some("1ms".into()), Some("1Gb/s".into())));
 }
@@ -115,7 +132,11 @@ fn a_refused_change_changes_nothing_and_says_why() {
     let before = client.settings().expect("it answers");
     for (port, words, told) in [
         (Some("p9"), line(&[("delay", "1ms")]), "no port \"p9\"; the ports are p0, p1"),
-        (None, line(&[("delay", "1ms"), ("rate", "2THz")]), "rate \"2THz\": want a rate from 1kb/s to 1000Gb/s"),
+        (
+            None,
+            line(&[("delay", "1ms"), ("rate", "2THz")]),
+            "rate \"2THz\": want a rate from 1kb/s to 1000Gb/s",
+        ),
         (Some("p0"), line(&[("delay", "501ms")]), "delay \"501ms\": want a time up to 500ms"),
         (Some("p0"), LineWords::default(), "nothing to change was named"),
     ] {
@@ -137,7 +158,8 @@ fn rules_come_and_go_while_packets_pass_and_those_that_stay_go_on_counting() {
         from: from.map(str::to_owned),
         action: action.to_owned(),
     };
-    let (all, long) = (rule("ether proto 0x88b5", None, "count"), rule("len > 100", Some("p0"), "drop"));
+    let (all, long) =
+        (rule("ether proto 0x88b5", None, "count"), rule("len > 100", Some("p0"), "drop"));
     assert_eq!(client.rules().expect("it answers").rules, []);
     client.add_rule(all.clone(), None).expect("it can be");
     test.fars[0].send(&numbered(1, 200));
@@ -163,19 +185,32 @@ fn rules_come_and_go_while_packets_pass_and_those_that_stay_go_on_counting() {
     let before = client.rules().expect("it answers");
     for (refused, told) in [
         (client.add_rule(rule("tcp porto 80", None, "count"), None), "filter \"tcp porto 80\": "),
-        (client.add_rule(rule("tcp", Some("p7"), "count"), None), "from: no such port; the ports are p0, p1"),
+        (
+            client.add_rule(rule("tcp", Some("p7"), "count"), None),
+            "from: no such port; the ports are p0, p1",
+        ),
         (client.add_rule(rule("tcp", None, "eat"), None), "action: \"eat\" is no action"),
-        (client.add_rule(rule("tcp", None, "mirror:p1"), None), "action: of a pair of ports neither can have"),
+        (
+            client.add_rule(rule("tcp", None, "mirror:p1"), None),
+            "action: of a pair of ports neither can have",
+        ),
         (client.add_rule(all.clone(), Some(2)), "no rule 2: there are 1, numbered from 0"),
         (client.remove_rule(1), "no rule 1: there are 1, numbered from 0"),
-        (client.replace_rules(vec![all.clone(); MAX_RULES + 1]), "65 rules; 64 are the limit of a box"),
+        (
+            client.replace_rules(vec![all.clone(); MAX_RULES + 1]),
+            "65 rules; 64 are the limit of a box",
+        ),
     ] {
         let error = refused.expect_err(told).to_string();
         assert!(error.starts_with(told), "{error}");
     }
     assert_eq!(client.rules().expect("it answers"), before);
     let full = client.replace_rules(vec![all.clone(); MAX_RULES]).expect("as many as there may be");
-    assert_eq!(full.rules.iter().map(|state| state.seen.packets).sum::<u64>(), 4, "one of them is the old one");
+    assert_eq!(
+        full.rules.iter().map(|state| state.seen.packets).sum::<u64>(),
+        4,
+        "one of them is the old one"
+    );
     let error = client.add_rule(all, None).expect_err("one too many").to_string();
     assert_eq!(error, "65 rules; 64 are the limit of a box");
 }
@@ -184,11 +219,23 @@ fn rules_come_and_go_while_packets_pass_and_those_that_stay_go_on_counting() {
 fn more_than_the_memory_holds_is_done_and_told() {
     let test = test("wan");
     let mut client = test.place.connect(Some("wan")).expect("it runs");
-    let changed = client.set(Some("p1"), &line(&[("delay", "500ms"), ("rate", "10Gb/s")])).expect("it can be");
+    let changed = client
+        .set(Some("p1"), &line(&[("delay", "500ms"), ("rate", "10Gb/s")]))
+        .expect("it can be");
     let [warning] = &changed.warnings[..] else { panic!("{changed:?}") };
-    assert!(warning.starts_with("packet memory to p1 is 16 MB, and these lines can fill 1034 MB"), "{warning}");
-    assert_eq!(client.set(Some("p1"), &line(&[("delay", "1ms")])).expect("it can be").warnings.len(), 1, "64 MB wait");
-    assert_eq!(client.set(Some("p0"), &line(&[("seed", "2")])).expect("it can be").warnings, [""; 0]);
+    assert!(
+        warning.starts_with("packet memory to p1 is 16 MB, and these lines can fill 1034 MB"),
+        "{warning}"
+    );
+    assert_eq!(
+        client.set(Some("p1"), &line(&[("delay", "1ms")])).expect("it can be").warnings.len(),
+        1,
+        "64 MB wait"
+    );
+    assert_eq!(
+        client.set(Some("p0"), &line(&[("seed", "2")])).expect("it can be").warnings,
+        [""; 0]
+    );
 }
 
 #[test]
@@ -200,9 +247,15 @@ fn what_is_no_request_is_refused_by_name() {
         ("[]\n", "a request is one JSON object on a line"),
         ("{\"request\":\"report\"}\n", "version null is asked for, and this box speaks 1"),
         ("{\"version\":2,\"request\":\"report\"}\n", "version 2 is asked for"),
-        ("{\"version\":1,\"request\":\"fly\"}\n", "unknown variant `fly`, expected one of `report`"),
+        (
+            "{\"version\":1,\"request\":\"fly\"}\n",
+            "unknown variant `fly`, expected one of `report`",
+        ),
         ("{\"version\":1,\"request\":\"report\",\"of\":\"p0\"}\n", "unknown field `of`"),
-        ("{\"version\":1,\"request\":\"set\",\"line\":{\"latency\":\"1ms\"}}\n", "unknown field `latency`"),
+        (
+            "{\"version\":1,\"request\":\"set\",\"line\":{\"latency\":\"1ms\"}}\n",
+            "unknown field `latency`",
+        ),
     ] {
         let answer: serde_json::Value = serde_json::from_str(&asked(&mut raw, line)).expect("JSON");
         let error = answer["error"].as_str().expect("an error");
@@ -222,7 +275,8 @@ fn nobody_is_held_up_by_those_who_stall_or_say_too_much() {
     let mut told = String::new();
     let _ = long.read_to_string(&mut told); // then the connection is over
     assert!(told.contains("a request of more than 131072 bytes"), "{told}");
-    // Some ask and take no answer, one begins to ask; more than there may be, and yet the next is heard.
+    // Some ask and take no answer, one begins to ask; more than there may be, and yet the next is
+    // heard.
     let mut stalled: Vec<_> = (0..MAX_CONNECTIONS).map(|_| test.raw()).collect();
     let asks = Request::Settings {}.line().repeat(2_000);
     for raw in &mut stalled {
@@ -244,7 +298,8 @@ fn the_folder_is_its_owners_alone() {
     for error in [
         test.place.connect(Some("wan")).expect_err("others may enter"),
         test.place.list().expect_err("others may enter"),
-        Server::start(&test.place, "lan", test.engine.handle().clone()).expect_err("others may enter"),
+        Server::start(&test.place, "lan", test.engine.handle().clone())
+            .expect_err("others may enter"),
     ] {
         assert!(matches!(&error, ControlError::NotPrivate { .. }), "{error}");
         assert!(error.to_string().contains("is open to others"), "{error}");
@@ -254,7 +309,8 @@ fn the_folder_is_its_owners_alone() {
 #[test]
 fn a_name_is_one_boxs_and_a_stale_socket_nobodys() {
     let test = test("wan");
-    let again = Server::start(&test.place, "wan", test.engine.handle().clone()).expect_err("it runs");
+    let again =
+        Server::start(&test.place, "wan", test.engine.handle().clone()).expect_err("it runs");
     let told = format!("a box called wan runs already (process {})", std::process::id());
     assert!(again.to_string().starts_with(&told), "{again}");
     for name in ["", "Wan", "a/b", "..", "a.b.c", "x".repeat(33).as_str()] {
@@ -269,7 +325,8 @@ fn a_name_is_one_boxs_and_a_stale_socket_nobodys() {
     assert_eq!(test.place.list().expect("it can be read").len(), 1, "only what lives is told");
     let dead = test.place.connect(Some("dead")).expect_err("nobody listens");
     assert!(dead.to_string().ends_with("those that do: wan"), "{dead}");
-    let next = Server::start(&test.place, "dead", test.engine.handle().clone()).expect("it takes the place");
+    let next = Server::start(&test.place, "dead", test.engine.handle().clone())
+        .expect("it takes the place");
     assert_eq!(test.place.list().expect("it can be read").len(), 2);
     drop(next);
     assert!(!link.join("dead.sock").exists(), "it takes its own away");
@@ -279,7 +336,8 @@ fn a_name_is_one_boxs_and_a_stale_socket_nobodys() {
 fn a_box_of_a_lab_is_found_by_its_own_name_where_that_is_enough() {
     let test = test("one.wan");
     assert_eq!(test.place.connect(Some("wan")).expect("the only wan").name(), "one.wan");
-    let other = Server::start(&test.place, "two.wan", test.engine.handle().clone()).expect("another name");
+    let other =
+        Server::start(&test.place, "two.wan", test.engine.handle().clone()).expect("another name");
     let error = test.place.connect(Some("wan")).expect_err("two").to_string();
     assert_eq!(error, "several boxes run: name one of one.wan, two.wan");
     assert_eq!(test.place.connect(None).expect_err("two").to_string(), error);
@@ -303,7 +361,10 @@ fn who_asks_a_box_to_stop_hears_when_it_has() {
     }
     assert!(!stopper.is_finished(), "it has not ended yet");
     engine.stop().expect("it ran");
-    assert!(matches!(before.report(), Err(ControlError::Lost { .. })), "it has ended, if not for all yet");
+    assert!(
+        matches!(before.report(), Err(ControlError::Lost { .. })),
+        "it has ended, if not for all yet"
+    );
     drop(server);
     stopper.join().expect("no panic").expect("it has ended");
     assert!(matches!(before.report(), Err(ControlError::Lost { .. })));

@@ -1,4 +1,5 @@
-//! Ports past the kernel: memory interfaces in every build, AF_XDP and packet sockets of DPDK's where the feature `dpdk` is on.
+//! Ports past the kernel: memory interfaces in every build, AF_XDP and packet sockets of DPDK's
+//! where the feature `dpdk` is on.
 
 use crate::support::{hosts, talk};
 use hosts::{Host, ip};
@@ -27,7 +28,10 @@ fn join(ports: [Port; 2], line: &Settings) -> Engine {
 /// One end of a memory interface.
 fn memory_interface(folder: &Path, number: u8, role: &str, options: &str) -> Port {
     let socket = folder.join("memif.sock");
-    let text = format!("dpdk:net_memif{number},role={role},socket={},socket-abstract=no{options}", socket.display());
+    let text = format!(
+        "dpdk:net_memif{number},role={role},socket={},socket-abstract=no{options}",
+        socket.display()
+    );
     text.parse::<PortSpec>().expect("a port").open().unwrap_or_else(|error| panic!("{error}"))
 }
 
@@ -69,7 +73,8 @@ fn two_boxes_are_joined_by_a_memory_interface() {
         assert_eq!((input.malformed, input.dropped_by_kernel), (0, 0), "{input:?}");
         assert_eq!(input.arrived.segments, input.packets, "single frames: {input:?}");
         let line = report.lines.iter().find(|line| line.to == near).expect("there");
-        // What was sent before both ends had met was refused, and is counted; a stream that was cut into frames arrived.
+        // What was sent before both ends had met was refused, and is counted; a stream that was cut
+        // into frames arrived.
         assert_eq!(line.counters.drops.memory, 0, "{line:?}");
         assert!(line.counters.left.segments > 100, "{line:?}");
     }
@@ -83,7 +88,10 @@ fn who_is_not_there_and_what_is_too_long_is_counted() {
         Ok(tap) => tap,
         Err(why) => return skip(&format!("refusals of a memory interface: {why}")),
     };
-    let engine = join([tap, memory_interface(folder.path(), 1, "server", ",mtu=1500")], &Settings::default());
+    let engine = join(
+        [tap, memory_interface(folder.path(), 1, "server", ",mtu=1500")],
+        &Settings::default(),
+    );
     hosts[0].address();
     hosts[0].run(|| ip("neigh add 10.9.0.2 lladdr 02:00:00:00:00:02 dev h1").expect("a neighbour"));
     let send = |len: usize| {
@@ -92,8 +100,15 @@ fn who_is_not_there_and_what_is_too_long_is_counted() {
             socket.send_to(&vec![7; len], "10.9.0.2:9").expect("it can send");
         });
     };
-    let line =
-        || engine.report().expect("it runs").lines.into_iter().find(|line| line.to == "net_memif1").expect("there");
+    let line = || {
+        engine
+            .report()
+            .expect("it runs")
+            .lines
+            .into_iter()
+            .find(|line| line.to == "net_memif1")
+            .expect("there")
+    };
     until("nobody is there to take a frame", || {
         send(100);
         line().counters.drops.refused > 0
@@ -102,7 +117,11 @@ fn who_is_not_there_and_what_is_too_long_is_counted() {
     until("a frame leaves", || {
         far.turn().expect("it is there");
         send(100);
-        line().counters.flows.iter().any(|(flow, traffic)| flow.destination_port == 9 && traffic.left.segments > 0)
+        line()
+            .counters
+            .flows
+            .iter()
+            .any(|(flow, traffic)| flow.destination_port == 9 && traffic.left.segments > 0)
     });
     let refused = |line: &sprat_lab::engine::LineReport| {
         line.counters
@@ -119,20 +138,37 @@ fn who_is_not_there_and_what_is_too_long_is_counted() {
         refused(&line()) > before
     });
     let report = engine.stop().expect("it ran");
-    assert!(report.behind.iter().any(|why| why.contains("net_memif1: the port refused")), "{:?}", report.behind);
+    assert!(
+        report.behind.iter().any(|why| why.contains("net_memif1: the port refused")),
+        "{:?}",
+        report.behind
+    );
 }
 
 #[test]
 fn devices_are_named_as_dpdk_names_them() {
-    for text in ["dpdk:0000:01:00.1", "dpdk:net_memif0,role=server,socket=/tmp/a b.sock", "xdp:eth1@left,mtu=3000"] {
+    for text in [
+        "dpdk:0000:01:00.1",
+        "dpdk:net_memif0,role=server,socket=/tmp/a b.sock",
+        "xdp:eth1@left,mtu=3000",
+    ] {
         let spec: PortSpec = text.parse().unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(spec.to_string(), text);
     }
     let spec: PortSpec = "dpdk:net_memif0,mtu=1500,role=client".parse().expect("a port");
-    assert_eq!((spec.name(), &spec.to_string()[..]), ("net_memif0", "dpdk:net_memif0,role=client,mtu=1500"));
-    for text in
-        ["dpdk:", "dpdk:,role=server", "dpdk:a b", "dpdk:net_memif0,mtu=x", "xdp:", "xdp:eth1@", "xdp:eth1,mtu=70000"]
-    {
+    assert_eq!(
+        (spec.name(), &spec.to_string()[..]),
+        ("net_memif0", "dpdk:net_memif0,role=client,mtu=1500")
+    );
+    for text in [
+        "dpdk:",
+        "dpdk:,role=server",
+        "dpdk:a b",
+        "dpdk:net_memif0,mtu=x",
+        "xdp:",
+        "xdp:eth1@",
+        "xdp:eth1,mtu=70000",
+    ] {
         let error = text.parse::<PortSpec>().expect_err(text);
         assert!(error.to_string().contains("dpdk:DEVICE"), "{error}");
     }
@@ -141,7 +177,8 @@ fn devices_are_named_as_dpdk_names_them() {
 #[cfg(not(feature = "dpdk"))]
 #[test]
 fn without_dpdk_it_is_said_what_to_build() {
-    let error = open_dpdk(&DpdkSpec { device: "net_null0".into(), ..DpdkSpec::default() }).expect_err("no such device");
+    let error = open_dpdk(&DpdkSpec { device: "net_null0".into(), ..DpdkSpec::default() })
+        .expect_err("no such device");
     assert!(matches!(&error, PortError::Device { .. }), "{error}");
     assert!(error.to_string().contains("--features sprat-cli/dpdk"), "{error}");
 }
@@ -152,18 +189,24 @@ mod driven {
     use sprat_lab::engine::EngineError;
     use sprat_lab::port::{XdpSpec, open_xdp};
 
-    /// Hosts with virtual cables to a namespace where a box takes up their other ends, `b1` and so on.
+    /// Hosts with virtual cables to a namespace where a box takes up their other ends, `b1` and so
+    /// on.
     fn cabled(count: u8) -> Option<(Vec<Host>, Host)> {
         let mut hosts = hosts_for("devices on cables", count + 1)?;
         let middle = hosts.pop().expect("one more");
         middle.run(|| {
             for interface in ["all", "default"] {
-                let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{interface}/disable_ipv6"), "1"); // if it has IPv6
+                let _ = std::fs::write(
+                    format!("/proc/sys/net/ipv6/conf/{interface}/disable_ipv6"),
+                    "1",
+                ); // if it has IPv6
             }
         });
         for host in &hosts {
             let (number, far) = (host.number(), host.id().to_owned());
-            let laid = middle.run(move || ip(&format!("link add b{number} type veth peer name h{number} netns {far}")));
+            let laid = middle.run(move || {
+                ip(&format!("link add b{number} type veth peer name h{number} netns {far}"))
+            });
             laid.map_err(|why| skip(&format!("devices on cables: {why}"))).ok()?;
             host.run(move || ip(&format!("link set h{number} up"))).expect("it is there");
         }
@@ -194,20 +237,26 @@ mod driven {
         }
         let report = engine.stop().expect("it ran");
         for input in &report.inputs {
-            assert_eq!((input.malformed, input.arrived.segments), (0, input.packets), "single frames: {input:?}");
+            assert_eq!(
+                (input.malformed, input.arrived.segments),
+                (0, input.packets),
+                "single frames: {input:?}"
+            );
         }
         for line in &report.lines {
             assert_eq!(line.counters.drops.memory + line.counters.drops.refused, 0, "{line:?}");
         }
     }
 
-    /// A TAP hands over super-packets without checksums; what leaves by the other port is frames with them.
+    /// A TAP hands over super-packets without checksums; what leaves by the other port is frames
+    /// with them.
     #[test]
     fn a_tap_and_an_interface_make_a_box() {
         let Some((hosts, middle)) = cabled(2) else { return };
         hosts[0].run(|| ip("link del h1").expect("it was laid"));
         let tap = opened(open_tap(&hosts[0].tap()));
-        let engine = join([tap, opened(open_xdp(&xdp(&middle, "b2")))], &delayed(Duration::from_millis(1)));
+        let engine =
+            join([tap, opened(open_xdp(&xdp(&middle, "b2")))], &delayed(Duration::from_millis(1)));
         hosts.iter().for_each(Host::address);
         for to in FAR {
             let (echo, port) = echo(&hosts[1]);
@@ -248,12 +297,14 @@ mod driven {
         middle.run(|| ip("addr add 10.8.0.1/24 dev b1").expect("an address"));
         let error = open_xdp(&xdp(&middle, "b1")).expect_err("it has an address");
         assert!(matches!(&error, PortError::InUse { .. }), "{error}");
-        let error =
-            middle.run(|| open_dpdk(&DpdkSpec { device: "net_af_packet8,iface=b1".into(), ..DpdkSpec::default() }));
+        let error = middle.run(|| {
+            open_dpdk(&DpdkSpec { device: "net_af_packet8,iface=b1".into(), ..DpdkSpec::default() })
+        });
         assert!(matches!(error, Err(PortError::InUse { .. })), "{error:?}");
         drop(opened(open_xdp(&XdpSpec { force: true, ..xdp(&middle, "b1") })));
-        let left =
-            middle.run(|| std::process::Command::new("ip").args(["link", "show", "b1"]).output().expect("ip runs"));
+        let left = middle.run(|| {
+            std::process::Command::new("ip").args(["link", "show", "b1"]).output().expect("ip runs")
+        });
         let left = String::from_utf8_lossy(&left.stdout).into_owned();
         assert!(!left.contains("xdp") && !left.contains("PROMISC"), "left as it was: {left}");
         let error = open_xdp(&xdp(&middle, "none")).expect_err("no such interface");
@@ -269,7 +320,9 @@ mod driven {
         hosts[1].run(|| ip("link del h2").expect("it was there"));
         until("the box ends", || engine.ended());
         match engine.stop() {
-            Err(EngineError::Port(error)) => assert_eq!(error.to_string(), "port b2: the interface was removed"),
+            Err(EngineError::Port(error)) => {
+                assert_eq!(error.to_string(), "port b2: the interface was removed")
+            }
             other => panic!("{other:?}"),
         }
     }

@@ -18,7 +18,8 @@ use support::{Sample, numbered, packet};
 
 #[test]
 fn frames_pass_both_ways_in_order() {
-    let (engine, mut fars) = running(&[Settings::default(), Settings::default()], Forwarding::Cross, None);
+    let (engine, mut fars) =
+        running(&[Settings::default(), Settings::default()], Forwarding::Cross, None);
     for number in 0..500 {
         fars[0].send(&numbered(number, 60 + number as usize));
         fars[1].send(&numbered(number + 1_000, 60));
@@ -47,7 +48,10 @@ fn pairs_are_joined_and_strangers_to_each_other() {
         fars[1].send(&numbered(number + 100, 60));
         fars[2].send(&numbered(number + 200, 60));
         fars[3].send(&numbered(number + 300, 60));
-        assert_eq!((fars[1].number(), fars[0].number(), fars[3].number()), (number, number + 100, number + 200));
+        assert_eq!(
+            (fars[1].number(), fars[0].number(), fars[3].number()),
+            (number, number + 100, number + 200)
+        );
     }
     // Nobody sees what is lost: it has to have been read before the line changes.
     let read = |port: &str| {
@@ -63,16 +67,24 @@ fn pairs_are_joined_and_strangers_to_each_other() {
     fars[3].send(&numbered(999, 60));
     assert_eq!(fars[2].number(), 999, "what came before was lost, as the line to p2 was to do");
     let report = engine.stop().expect("it ran");
-    let to = |to: &str| report.lines.iter().find(|line| line.to == to).map(|line| line.counters.left.segments);
+    let to = |to: &str| {
+        report.lines.iter().find(|line| line.to == to).map(|line| line.counters.left.segments)
+    };
     assert_eq!(["p0", "p1", "p2", "p3"].map(to), [Some(50), Some(50), Some(1), Some(50)]);
-    assert_eq!(report.inputs.iter().map(|input| &input.port[..]).collect::<Vec<_>>(), ["p0", "p1", "p2", "p3"]);
+    assert_eq!(
+        report.inputs.iter().map(|input| &input.port[..]).collect::<Vec<_>>(),
+        ["p0", "p1", "p2", "p3"]
+    );
 }
 
 #[test]
 fn nothing_comes_before_its_time() {
     let delay = Duration::from_millis(30);
-    let (engine, mut fars) =
-        running(&[Settings::default(), Settings { delay, ..Settings::default() }], Forwarding::Cross, None);
+    let (engine, mut fars) = running(
+        &[Settings::default(), Settings { delay, ..Settings::default() }],
+        Forwarding::Cross,
+        None,
+    );
     for number in 0..3 {
         let sent = Instant::now();
         fars[0].send(&numbered(number, 60));
@@ -84,10 +96,13 @@ fn nothing_comes_before_its_time() {
 
 #[test]
 fn lines_change_while_it_runs() {
-    let (engine, mut fars) = running(&[Settings::default(), Settings::default()], Forwarding::Cross, None);
+    let (engine, mut fars) =
+        running(&[Settings::default(), Settings::default()], Forwarding::Cross, None);
     fars[0].send(&numbered(1, 60));
     assert_eq!(fars[1].number(), 1);
-    engine.set("p1", Settings { loss: Loss::Random(Probability::ALWAYS), ..Settings::default() }).expect("a port");
+    engine
+        .set("p1", Settings { loss: Loss::Random(Probability::ALWAYS), ..Settings::default() })
+        .expect("a port");
     engine.report().expect("a turn later it is so");
     fars[0].send(&numbered(2, 60));
     while engine.report().expect("it runs").lines[0].counters.drops.loss == 0 {}
@@ -119,7 +134,8 @@ fn too_little_memory_is_told() {
 #[test]
 fn what_a_port_refuses_is_counted_and_told() {
     const FRAMES: u32 = 3_000;
-    let (engine, mut fars) = running(&[Settings::default(), Settings::default()], Forwarding::Cross, None);
+    let (engine, mut fars) =
+        running(&[Settings::default(), Settings::default()], Forwarding::Cross, None);
     // Nobody reads what comes out: the sockets between fill up.
     (0..FRAMES).for_each(|number| fars[0].send(&numbered(number, 60)));
     let until = Instant::now() + PATIENCE;
@@ -142,7 +158,8 @@ fn what_a_port_refuses_is_counted_and_told() {
 
 #[test]
 fn a_port_that_is_gone_ends_the_box_and_is_named() {
-    let (engine, mut fars) = running(&[Settings::default(), Settings::default()], Forwarding::Cross, None);
+    let (engine, mut fars) =
+        running(&[Settings::default(), Settings::default()], Forwarding::Cross, None);
     drop(fars.pop());
     let until = Instant::now() + PATIENCE;
     while !engine.ended() {
@@ -204,8 +221,9 @@ fn more_memory_than_there_is_is_refused() {
 
 #[test]
 fn ports_that_cannot_be_joined_are_refused() {
-    let ports =
-        (0..3).map(|_| (pair(["a", "b"]).expect("sockets").into_iter().next().expect("two"), Settings::default()));
+    let ports = (0..3).map(|_| {
+        (pair(["a", "b"]).expect("sockets").into_iter().next().expect("two"), Settings::default())
+    });
     let plan = Plan::new(ports.collect(), Forwarding::Cross);
     assert!(matches!(Engine::start(plan), Err(EngineError::Ports(3))));
 }
@@ -220,7 +238,8 @@ fn between(source: u8, destination: u8, number: u32) -> Vec<u8> {
 
 #[test]
 fn a_switch_floods_what_it_does_not_know() {
-    let (engine, mut fars) = running(&vec![Settings::default(); 3], Forwarding::Switch(AGEING), None);
+    let (engine, mut fars) =
+        running(&vec![Settings::default(); 3], Forwarding::Switch(AGEING), None);
     fars[0].send(&between(1, 2, 1));
     assert_eq!((fars[1].number(), fars[2].number()), (1, 1), "nobody knows station 2");
     fars[1].send(&between(2, 1, 2));
@@ -246,18 +265,31 @@ fn a_switch_forgets_moves_and_keeps_vlans_apart() {
     assert_eq!(switch.pass(0, 0, station(2), station(1), second(0)), Way::Flood);
     assert_eq!(switch.pass(1, 0, station(1), station(2), second(5)), Way::To(0));
     assert_eq!(switch.pass(1, 7, station(1), station(2), second(5)), Way::Flood, "not in VLAN 7");
-    assert_eq!(switch.pass(1, 0, station(1), station(2), second(11)), Way::Flood, "not heard for long");
+    assert_eq!(
+        switch.pass(1, 0, station(1), station(2), second(11)),
+        Way::Flood,
+        "not heard for long"
+    );
     assert_eq!(switch.pass(2, 0, station(9), station(1), second(12)), Way::Flood);
     assert_eq!(switch.pass(1, 0, station(1), station(2), second(12)), Way::To(2), "it moved");
-    assert_eq!(switch.pass(2, 0, station(1), station(5), second(12)), Way::Nowhere, "on its own port");
+    assert_eq!(
+        switch.pass(2, 0, station(1), station(5), second(12)),
+        Way::Nowhere,
+        "on its own port"
+    );
     assert_eq!(switch.pass(2, 0, [0xff; 6], station(5), second(12)), Way::Flood);
-    assert_eq!(switch.pass(2, 0, [1, 0x80, 0xc2, 0, 0, 1], station(5), second(12)), Way::Nowhere, "pause frames");
+    assert_eq!(
+        switch.pass(2, 0, [1, 0x80, 0xc2, 0, 0, 1], station(5), second(12)),
+        Way::Nowhere,
+        "pause frames"
+    );
 }
 
 #[test]
 fn a_full_table_floods_until_it_forgets() {
     let mut switch = Switch::new(Duration::from_secs(10));
-    let station = |number: usize| [2, 0, 0, (number >> 16) as u8, (number >> 8) as u8, number as u8];
+    let station =
+        |number: usize| [2, 0, 0, (number >> 16) as u8, (number >> 8) as u8, number as u8];
     for number in 0..MAX_STATIONS + 5 {
         switch.pass(0, 0, [0xff; 6], station(number), Time(number as u64));
     }
@@ -274,7 +306,10 @@ fn a_box_in_words() {
     let text = "forward = \"switch\"\nmemory = \"1GB\"\n[line]\ndelay = \"100ms\"\nseed = 7\n[[port]]\nopen = \"tap:a0@left\"\n\
                 [[port]]\nopen = \"tap:b0,mtu=9000\"\nline = { rate = \"2Gb/s\", queue = \"harmonize\", loss = \"list:3,1\" }\n";
     let config = config::BoxWords::from_toml(text).expect("TOML").check().expect("a box");
-    assert_eq!((config.memory, config.forwarding), (Some(1_000_000_000), Forwarding::Switch(AGEING)));
+    assert_eq!(
+        (config.memory, config.forwarding),
+        (Some(1_000_000_000), Forwarding::Switch(AGEING))
+    );
     let [(a, to_a), (b, to_b)] = &config.ports[..] else { panic!("{config:?}") };
     assert_eq!((a.to_string(), b.to_string()), ("tap:a0@left".into(), "tap:b0,mtu=9000".into()));
     assert_eq!((to_a.delay, to_a.seed, to_a.rate), (Duration::from_millis(100), 7, None));
@@ -284,8 +319,9 @@ fn a_box_in_words() {
 
 #[test]
 fn pairs_in_words_are_neighbours() {
-    let ports = ["a", "b", "c", "d"]
-        .map(|name| format!("[[port]]\nopen = \"tap:{name}\"\nline.seed = \"{}\"\n", name.as_bytes()[0]));
+    let ports = ["a", "b", "c", "d"].map(|name| {
+        format!("[[port]]\nopen = \"tap:{name}\"\nline.seed = \"{}\"\n", name.as_bytes()[0])
+    });
     let text = format!("pairs = [[\"a\", \"d\"], [\"c\", \"b\"]]\n{}", ports.concat());
     let config = config::BoxWords::from_toml(&text).expect("TOML").check().expect("a box");
     assert_eq!(config.forwarding, Forwarding::Cross);
@@ -300,11 +336,17 @@ fn pairs_in_words_are_neighbours() {
         ("pairs = [[\"a\"]]\n", "line 2"),
     ] {
         let text = format!("forward = \"cross\"\n{pairs}{}", ports.concat());
-        let error = config::BoxWords::from_toml(&text).and_then(|words| words.check()).expect_err(pairs).to_string();
+        let error = config::BoxWords::from_toml(&text)
+            .and_then(|words| words.check())
+            .expect_err(pairs)
+            .to_string();
         assert!(error.contains(told), "{error:?} for {pairs:?}");
     }
     let text = text.replace("pairs", "forward = \"switch\"\npairs");
-    let error = config::BoxWords::from_toml(&text).expect("TOML").check().expect_err("no pairs in a switch");
+    let error = config::BoxWords::from_toml(&text)
+        .expect("TOML")
+        .check()
+        .expect_err("no pairs in a switch");
     assert!(error.to_string().contains("a switch joins every port"), "{error}");
 }
 
@@ -312,10 +354,16 @@ fn pairs_in_words_are_neighbours() {
 fn mistakes_name_the_place_and_the_mend() {
     let two = "[[port]]\nopen = \"tap:a0\"\n[[port]]\nopen = \"tap:b0\"\n";
     for (text, told) in [
-        (format!("{two}line = {{ rate = \"2GB\" }}\n"), "the line to b0: rate \"2GB\": want 2Gb/s or 2GB/s"),
+        (
+            format!("{two}line = {{ rate = \"2GB\" }}\n"),
+            "the line to b0: rate \"2GB\": want 2Gb/s or 2GB/s",
+        ),
         (format!("colour = 3\n{two}"), "line 1, column 1"),
         (format!("{two}line = {{ latency = \"1ms\" }}\n"), "unknown field `latency`"),
-        (format!("[line]\ndelay = \"3s\"\n{two}"), "every line: delay \"3s\": want a time up to 500ms"),
+        (
+            format!("[line]\ndelay = \"3s\"\n{two}"),
+            "every line: delay \"3s\": want a time up to 500ms",
+        ),
         ("[[port]]\nopen = \"tap:a0\"\n".into(), "ports given: 1"),
         (format!("{two}[[port]]\nopen = \"tap:b0@x\"\n"), "two ports are called b0"),
         (format!("{two}[[port]]\nopen = \"eth0\"\n"), "no kind"),
@@ -323,7 +371,10 @@ fn mistakes_name_the_place_and_the_mend() {
         (format!("forward = \"cross\"\n{two}[[port]]\nopen = \"tap:c0\"\n"), "ports given: 3"),
         ("not TOML".into(), "line 1"),
     ] {
-        let error = config::BoxWords::from_toml(&text).and_then(|words| words.check()).expect_err(&text).to_string();
+        let error = config::BoxWords::from_toml(&text)
+            .and_then(|words| words.check())
+            .expect_err(&text)
+            .to_string();
         assert!(error.contains(told), "{error:?} for {text:?}");
     }
 }

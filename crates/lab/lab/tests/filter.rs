@@ -1,7 +1,10 @@
-//! The packet filter: expressions mean what libpcap says they mean, and what matches is treated as told.
+//! The packet filter: expressions mean what libpcap says they mean, and what matches is treated as
+//! told.
 
 use proptest::prelude::*;
-use sprat_lab::filter::{Action, Change, CompileError, Compiler, Ecn, Instruction, Program, Rule, Rules};
+use sprat_lab::filter::{
+    Action, Change, CompileError, Compiler, Ecn, Instruction, Program, Rule, Rules,
+};
 use sprat_testing::skip;
 use std::sync::LazyLock;
 
@@ -59,7 +62,10 @@ static COMPILER: LazyLock<Option<Compiler>> = LazyLock::new(|| match Compiler::l
 
 static PROGRAMS: LazyLock<Vec<(&str, Program)>> = LazyLock::new(|| {
     let compile = |compiler: &Compiler| {
-        EXPRESSIONS.iter().map(|text| (*text, compiler.compile(text).unwrap_or_else(|e| panic!("{e}")))).collect()
+        EXPRESSIONS
+            .iter()
+            .map(|text| (*text, compiler.compile(text).unwrap_or_else(|e| panic!("{e}"))))
+            .collect()
     };
     COMPILER.as_ref().map(compile).unwrap_or_default()
 });
@@ -149,8 +155,12 @@ fn every_primitive_matches_something_and_not_all() {
     }
     // Else the comparison above would compare little.
     let frames = [tcp(80, &[]), tcp(22, &[7]), udp6(5000), tcp(80, &[7, 8])];
-    let matched = |program: &Program| frames.iter().filter(|frame| program.run(frame, 100) != 0).count();
-    let ways = PROGRAMS.iter().filter(|(_, program)| (1..frames.len()).contains(&matched(program))).count();
+    let matched =
+        |program: &Program| frames.iter().filter(|frame| program.run(frame, 100) != 0).count();
+    let ways = PROGRAMS
+        .iter()
+        .filter(|(_, program)| (1..frames.len()).contains(&matched(program)))
+        .count();
     assert!(ways >= 12, "{ways}");
 }
 
@@ -162,7 +172,10 @@ fn what_means_nothing_is_said() {
     assert!(matches!(compiler.compile("ip\0"), Err(CompileError::Length(3))));
     assert!(matches!(compiler.compile(&"ip or ".repeat(1_000)), Err(CompileError::Length(6_000))));
     let error = compiler.compile("ip6 protochain 6").unwrap_err().to_string();
-    assert!(error.contains("backwards"), "a program that may never end is none for a packet's way: {error}");
+    assert!(
+        error.contains("backwards"),
+        "a program that may never end is none for a packet's way: {error}"
+    );
     for expression in ["inbound", "outbound and tcp", "not inbound"] {
         let error = compiler.compile(expression).unwrap_err().to_string();
         assert!(error.contains("only a kernel knows"), "it would never match, or always: {error}");
@@ -197,8 +210,12 @@ fn rules_count_drop_mirror_and_rewrite_in_order() {
     let verdict = rules.apply(1, &mut tcp(80, &[]), 54, 3, 162);
     assert!(verdict.dropped);
     assert!(!rules.apply(1, &mut tcp(22, &[]), 54, 1, 54).dropped);
-    let counted: Vec<_> = rules.counters().map(|(_, seen)| (seen.packets, seen.bytes, seen.lacking)).collect();
-    assert_eq!(counted, [(5, 270, 0), (1, 54, 0), (5, 270, 0), (5, 270, 0), (3, 162, 0), (1, 54, 1)]);
+    let counted: Vec<_> =
+        rules.counters().map(|(_, seen)| (seen.packets, seen.bytes, seen.lacking)).collect();
+    assert_eq!(
+        counted,
+        [(5, 270, 0), (1, 54, 0), (5, 270, 0), (5, 270, 0), (3, 162, 0), (1, 54, 1)]
+    );
 }
 
 #[test]
@@ -206,17 +223,31 @@ fn actions_that_mean_nothing_say_what_would_do() {
     let error = |text: &str| Action::parse(text, &["left", "right"]).unwrap_err().to_string();
     assert!(error("explode").contains("want count, drop, mirror:PORT or rewrite"));
     assert!(error("mirror:up").contains("the ports are left, right"));
-    for text in ["rewrite:vlan=4096", "rewrite:dscp=64", "rewrite:destination=02:00", "rewrite:", "rewrite:ecn=4"] {
+    for text in [
+        "rewrite:vlan=4096",
+        "rewrite:dscp=64",
+        "rewrite:destination=02:00",
+        "rewrite:",
+        "rewrite:ecn=4",
+    ] {
         assert!(error(text).contains("is no change; want destination=MAC"), "{text}");
     }
-    assert!(error(&format!("rewrite:{}", ["vlan=1"; 9].join(","))).contains("9 changes; 8 are the limit"));
+    assert!(
+        error(&format!("rewrite:{}", ["vlan=1"; 9].join(",")))
+            .contains("9 changes; 8 are the limit")
+    );
 }
 
 fn tcp(port: u16, vlans: &[u16]) -> Vec<u8> {
     use etherparse::PacketBuilder;
     let ethernet = PacketBuilder::ethernet2([2, 0, 0, 0, 0, 2], [2, 0, 0, 0, 0, 1]);
     let mut frame = Vec::new();
-    ethernet.ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64).tcp(40_000, port, 1, 1000).syn().write(&mut frame, &[]).unwrap();
+    ethernet
+        .ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64)
+        .tcp(40_000, port, 1, 1000)
+        .syn()
+        .write(&mut frame, &[])
+        .unwrap();
     for vlan in vlans.iter().rev() {
         // Of each kind that is known, by the number.
         let kind: u16 = [0x8100, 0x88a8, 0x9100][usize::from(vlan % 3)];
@@ -238,13 +269,17 @@ fn udp6(port: u16) -> Vec<u8> {
 fn frame() -> impl Strategy<Value = Vec<u8>> {
     let port = prop_oneof![Just(80), Just(22), Just(53), Just(443), any::<u16>()];
     let base = prop_oneof![
-        (port.clone(), prop::collection::vec(prop_oneof![Just(7), 0u16..4096], 0..3)).prop_map(|(p, v)| tcp(p, &v)),
+        (port.clone(), prop::collection::vec(prop_oneof![Just(7), 0u16..4096], 0..3))
+            .prop_map(|(p, v)| tcp(p, &v)),
         port.prop_map(udp6),
         prop::collection::vec(any::<u8>(), 0..120),
     ];
     let noise = prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4);
-    let payload =
-        prop_oneof![Just(Vec::new()), Just(b"GET / HTTP".to_vec()), prop::collection::vec(any::<u8>(), 0..99)];
+    let payload = prop_oneof![
+        Just(Vec::new()),
+        Just(b"GET / HTTP".to_vec()),
+        prop::collection::vec(any::<u8>(), 0..99)
+    ];
     (base, noise, payload).prop_map(|(mut frame, noise, payload)| {
         frame.extend(payload);
         for (place, byte) in noise {
@@ -258,7 +293,12 @@ fn frame() -> impl Strategy<Value = Vec<u8>> {
 }
 
 fn change() -> impl Strategy<Value = Change> {
-    let ecn = prop_oneof![Just(Ecn::NotCapable), Just(Ecn::Capable0), Just(Ecn::Capable1), Just(Ecn::Congested)];
+    let ecn = prop_oneof![
+        Just(Ecn::NotCapable),
+        Just(Ecn::Capable0),
+        Just(Ecn::Capable1),
+        Just(Ecn::Congested)
+    ];
     prop_oneof![
         any::<[u8; 6]>().prop_map(Change::Destination),
         (0u16..4096).prop_map(Change::Vlan),
@@ -269,7 +309,8 @@ fn change() -> impl Strategy<Value = Change> {
 
 /// Mostly codes that there are.
 fn any_code() -> impl Strategy<Value = u16> {
-    const CODES: [u16; 14] = [0x00, 0x01, 0x20, 0x28, 0x30, 0x40, 0x50, 0x60, 0x61, 0x02, 0x03, 0xb1, 0x07, 0x87];
+    const CODES: [u16; 14] =
+        [0x00, 0x01, 0x20, 0x28, 0x30, 0x40, 0x50, 0x60, 0x61, 0x02, 0x03, 0xb1, 0x07, 0x87];
     prop_oneof![
         prop::sample::select(CODES.to_vec()),
         (0u16..11).prop_map(|kind| kind << 4 | 0x04),

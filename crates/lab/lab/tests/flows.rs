@@ -1,11 +1,14 @@
-//! The flows that a line tells apart: who has a place, and that nothing is counted twice or not at all.
+//! The flows that a line tells apart: who has a place, and that nothing is counted twice or not at
+//! all.
 #![allow(clippy::cast_possible_truncation, reason = "small numbers")]
 
 use crate::support;
 use proptest::prelude::*;
 use sprat_lab::Time;
 use sprat_lab::chance::Probability;
-use sprat_lab::line::{Counters, Discipline, FlowCounters, IDLE, Line, Loss, MAX_FLOWS, Rate, Settings};
+use sprat_lab::line::{
+    Counters, Discipline, FlowCounters, IDLE, Line, Loss, MAX_FLOWS, Rate, Settings,
+};
 use sprat_lab::memory::Memory;
 use std::collections::HashMap;
 use std::time::Duration;
@@ -24,7 +27,12 @@ struct Running {
 
 impl Running {
     fn new(settings: Settings) -> Self {
-        Self { line: Line::new(settings), memory: Memory::of_cells(6_000), now: Time::ZERO, came: HashMap::new() }
+        Self {
+            line: Line::new(settings),
+            memory: Memory::of_cells(6_000),
+            now: Time::ZERO,
+            came: HashMap::new(),
+        }
     }
 
     fn send(&mut self, port: u16, payload: usize) {
@@ -56,7 +64,10 @@ impl Running {
         assert!(counters.flows.len() <= MAX_FLOWS, "{}", counters.flows.len());
         assert_eq!(counters.arrived.segments, self.came.values().sum::<u64>());
         for (flow, counted) in &counters.flows {
-            assert!(counted.arrived.segments <= self.came[&flow.source_port], "{flow} has what was another's");
+            assert!(
+                counted.arrived.segments <= self.came[&flow.source_port],
+                "{flow} has what was another's"
+            );
         }
         counters
     }

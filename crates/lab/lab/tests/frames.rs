@@ -1,4 +1,5 @@
-//! Frames: what a cut leaves is what a sender with a smaller offload would have sent, by an oracle of its own.
+//! Frames: what a cut leaves is what a sender with a smaller offload would have sent, by an oracle
+//! of its own.
 
 use crate::support;
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
@@ -25,7 +26,11 @@ fn look(bytes: &[u8]) -> Seen {
     let (id, right) = match sliced.net.as_ref().expect("a network layer") {
         NetSlice::Ipv4(v4) => {
             let ip = v4.header();
-            assert_eq!(ip.to_header().calc_header_checksum(), ip.header_checksum(), "the header's checksum");
+            assert_eq!(
+                ip.to_header().calc_header_checksum(),
+                ip.header_checksum(),
+                "the header's checksum"
+            );
             assert_eq!(usize::from(ip.total_len()), ip.slice().len() + tcp.slice().len());
             let right = header.calc_checksum_ipv4_raw(ip.source(), ip.destination(), tcp.payload());
             (Some(ip.identification()), right)
@@ -64,9 +69,19 @@ fn frames(packet: Packet, memory: &mut Memory) -> Vec<Vec<u8>> {
 }
 
 fn samples() -> impl Strategy<Value = Sample> {
-    (any::<bool>(), 1u16..9000, 1usize..60_000, any::<u32>(), any::<u16>(), any::<u8>(), 0usize..3, any::<bool>())
+    (
+        any::<bool>(),
+        1u16..9000,
+        1usize..60_000,
+        any::<u32>(),
+        any::<u16>(),
+        any::<u8>(),
+        0usize..3,
+        any::<bool>(),
+    )
         .prop_map(|(v6, mss, payload, sequence, id, flags, tags, options)| {
-            // The kernel makes at least a segment of some size; here at most 300 of them keep the test short.
+            // The kernel makes at least a segment of some size; here at most 300 of them keep the
+            // test short.
             let mss = mss.max(u16::try_from(payload / 300 + 1).expect("small"));
             Sample { v6, mss, payload, sequence, id, flags, tags, options, ..Sample::default() }
         })
@@ -198,7 +213,10 @@ fn fragments_have_no_ports() {
     let mut bytes = Sample { mss: 0, payload: 100, ..Sample::default() }.bytes();
     bytes[VNET_BYTES + 14 + 6] = 0x20; // more fragments follow
     let frame = parse(&bytes, bytes.len()).expect("a frame");
-    assert_eq!((frame.flow.source_port, frame.flow.destination_port, frame.flow.protocol), (0, 0, 6));
+    assert_eq!(
+        (frame.flow.source_port, frame.flow.destination_port, frame.flow.protocol),
+        (0, 0, 6)
+    );
 }
 
 #[test]
@@ -213,7 +231,11 @@ fn what_contradicts_itself_is_refused() {
         parse(&bytes, bytes.len())
     };
     assert_eq!(with(&|vnet| vnet.gso_type = 9), Err(Malformed::Kind));
-    assert_eq!(with(&|vnet| vnet.gso_type = 4), Err(Malformed::Segmentation), "IPv6, and it is IPv4");
+    assert_eq!(
+        with(&|vnet| vnet.gso_type = 4),
+        Err(Malformed::Segmentation),
+        "IPv6, and it is IPv4"
+    );
     assert_eq!(with(&|vnet| vnet.gso_size = 0), Err(Malformed::Segmentation));
     assert_eq!(with(&|vnet| vnet.flags = 0), Err(Malformed::Segmentation));
     assert_eq!(with(&|vnet| vnet.csum_start += 1), Err(Malformed::Segmentation));

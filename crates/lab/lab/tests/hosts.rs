@@ -3,8 +3,8 @@
 #![expect(clippy::disallowed_methods, reason = "tests sleep between looks at what others do")]
 
 use sprat_lab::hosts::{
-    Cable, Commands, End, Error, Event, Host, Interface, Job, Left, Plan, Route, Standing, StateDir, Stream, down,
-    join, missing_privileges, within,
+    Cable, Commands, End, Error, Event, Host, Interface, Job, Left, Plan, Route, Standing,
+    StateDir, Stream, down, join, missing_privileges, within,
 };
 use sprat_testing::skip;
 use std::fs;
@@ -19,7 +19,8 @@ use std::time::{Duration, Instant};
 /// Long enough for anything that ends at all.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// In which folder a process that was started as an owner keeps its lab's state, and the lab's name.
+/// In which folder a process that was started as an owner keeps its lab's state, and the lab's
+/// name.
 const OWNER: &str = "SPRAT_LAB_TEST_OWNER";
 
 #[test]
@@ -27,9 +28,11 @@ fn two_hosts_reach_each_other_and_leave_nothing() {
     let Some(test) = Test::new("pair") else { return };
     let mut standing = Standing::make(test.pair(), &test.dir).unwrap();
     standing.configure().unwrap();
-    // Addresses are in use at once: a socket can be bound to each, of both families, without waiting.
+    // Addresses are in use at once: a socket can be bound to each, of both families, without
+    // waiting.
     for (host, address) in [(0, "10.64.0.1"), (0, "fd64::1"), (1, "10.64.0.2"), (1, "fd64::2")] {
-        let bound = within(standing.namespace(host).as_fd(), || std::net::TcpListener::bind((address, 0)));
+        let bound =
+            within(standing.namespace(host).as_fd(), || std::net::TcpListener::bind((address, 0)));
         bound.unwrap().unwrap_or_else(|error| panic!("{address}: {error}"));
     }
     for address in ["10.64.0.2", "fd64::2"] {
@@ -38,7 +41,10 @@ fn two_hosts_reach_each_other_and_leave_nothing() {
     let names = test.names();
     assert!(names.iter().all(|name| name.exists()), "ip netns knows them");
     let listed = test.dir.list().unwrap();
-    assert_eq!((&listed[0].name, listed[0].alive, listed[0].owner), (&test.lab, true, std::process::id()));
+    assert_eq!(
+        (&listed[0].name, listed[0].alive, listed[0].owner),
+        (&test.lab, true, std::process::id())
+    );
     assert!(
         matches!(Standing::make(test.pair(), &test.dir), Err(Error::Stands { owner, .. }) if owner == std::process::id())
     );
@@ -55,12 +61,17 @@ fn the_kernel_is_set_as_told() {
     plan.hosts[0].interfaces[0].mtu = 9000;
     plan.hosts[0].sysctls.insert("ipv4.ip_forward".to_owned(), "1".to_owned());
     plan.hosts[0].sysctls.insert("ipv4.tcp_rmem".to_owned(), "4096 65536 131072".to_owned());
-    plan.hosts[1].routes.push(Route { to: "0.0.0.0/0".parse().unwrap(), via: "10.64.0.1".parse().unwrap() });
-    plan.hosts[1].routes.push(Route { to: "fd65::/64".parse().unwrap(), via: "fd64::1".parse().unwrap() });
+    plan.hosts[1]
+        .routes
+        .push(Route { to: "0.0.0.0/0".parse().unwrap(), via: "10.64.0.1".parse().unwrap() });
+    plan.hosts[1]
+        .routes
+        .push(Route { to: "fd65::/64".parse().unwrap(), via: "fd64::1".parse().unwrap() });
     let mut standing = Standing::make(plan, &test.dir).unwrap();
     standing.configure().unwrap();
     let read = |host: usize, path: &str| {
-        let text = within(standing.namespace(host).as_fd(), || fs::read_to_string(path)).unwrap().unwrap();
+        let text =
+            within(standing.namespace(host).as_fd(), || fs::read_to_string(path)).unwrap().unwrap();
         text.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
     };
     assert_eq!(read(0, "/proc/sys/net/ipv4/ip_forward"), ["1"]);
@@ -70,7 +81,10 @@ fn the_kernel_is_set_as_told() {
     let links = output(&standing, 0, "ip -o link show eth0");
     assert!(links.contains("mtu 9000") && links.contains("qlen 10000"), "{links}");
     let routes = output(&standing, 1, "ip route; ip -6 route");
-    assert!(routes.contains("default via 10.64.0.1") && routes.contains("fd65::/64 via fd64::1"), "{routes}");
+    assert!(
+        routes.contains("default via 10.64.0.1") && routes.contains("fd65::/64 via fd64::1"),
+        "{routes}"
+    );
 }
 
 #[test]
@@ -86,7 +100,10 @@ fn a_bridge_joins_hosts_and_a_lab_may_outlive_its_maker() {
         ..Host::default()
     });
     let cable = |host, port: &str| Cable {
-        ends: [End { host, interface: "eth0".to_owned() }, End { host: 2, interface: port.to_owned() }],
+        ends: [
+            End { host, interface: "eth0".to_owned() },
+            End { host: 2, interface: port.to_owned() },
+        ],
     };
     plan.cables = vec![cable(0, "p0"), cable(1, "p1")];
     for (bridge, what) in [("p0", "that no interface has"), ("", "is no name for a bridge")] {
@@ -97,7 +114,13 @@ fn a_bridge_joins_hosts_and_a_lab_may_outlive_its_maker() {
     plan.hosts[2].bridge = Some("br0".to_owned());
     let mut addressed = plan.clone();
     addressed.hosts[2].interfaces[0].addresses = plan.hosts[0].interfaces[0].addresses.clone();
-    assert!(addressed.check().unwrap_err().to_string().contains("is a port of a bridge and has addresses"));
+    assert!(
+        addressed
+            .check()
+            .unwrap_err()
+            .to_string()
+            .contains("is a port of a bridge and has addresses")
+    );
 
     let mut standing = Standing::make(plan, &test.dir).unwrap();
     standing.configure().unwrap();
@@ -106,10 +129,15 @@ fn a_bridge_joins_hosts_and_a_lab_may_outlive_its_maker() {
     let late = pair(&test.lab).hosts.swap_remove(1);
     let late = Host {
         name: "late".to_owned(),
-        interfaces: vec![Interface { addresses: vec!["10.64.0.3/24".parse().unwrap()], ..late.interfaces[0].clone() }],
+        interfaces: vec![Interface {
+            addresses: vec!["10.64.0.3/24".parse().unwrap()],
+            ..late.interfaces[0].clone()
+        }],
         ..late
     };
-    let joined = |host: &Host, port_name: &str| join(&test.lab, &test.dir, host, ("switch", "br0"), &port(port_name));
+    let joined = |host: &Host, port_name: &str| {
+        join(&test.lab, &test.dir, host, ("switch", "br0"), &port(port_name))
+    };
     assert!(matches!(joined(&late, "p2"), Err(Error::Stands { .. })));
     standing.leave();
     assert!(test.names().iter().all(|name| name.exists()), "they stand without it");
@@ -119,8 +147,9 @@ fn a_bridge_joins_hosts_and_a_lab_may_outlive_its_maker() {
     joined(&late, "p2").unwrap();
     assert!(matches!(joined(&late, "p3"), Err(Error::Taken { .. })));
     let namespace = fs::File::open(&path).unwrap();
-    let heard =
-        within(namespace.as_fd(), || Command::new("ping").args(["-c", "1", "-W", "10", "10.64.0.1"]).output().unwrap());
+    let heard = within(namespace.as_fd(), || {
+        Command::new("ping").args(["-c", "1", "-W", "10", "10.64.0.1"]).output().unwrap()
+    });
     assert!(heard.unwrap().status.success(), "who came later reaches the first");
     drop(namespace);
     assert_eq!(down(&test.lab, &test.dir).unwrap(), []);
@@ -145,7 +174,9 @@ fn commands_tell_what_they_say_and_how_they_end() {
         assert!(begun.elapsed() < PATIENCE, "they do not end");
         match commands.next(Duration::from_secs(1)) {
             Some(Event::Line { job: 2, text, .. }) => long += text.len(),
-            Some(Event::Line { job, stream, text }) => said.push((job, stream, String::from_utf8(text).unwrap())),
+            Some(Event::Line { job, stream, text }) => {
+                said.push((job, stream, String::from_utf8(text).unwrap()))
+            }
             _ => {}
         }
     }
@@ -161,7 +192,8 @@ fn commands_tell_what_they_say_and_how_they_end() {
     assert_eq!(ends, ["exit status: 3", "signal: 9 (SIGKILL)", "exit status: 0"]);
 }
 
-/// What a command left in the background may hold its output open: its end is told all the same, and before that its lines.
+/// What a command left in the background may hold its output open: its end is told all the same,
+/// and before that its lines.
 #[test]
 fn an_end_is_told_behind_the_last_line() {
     const LINES: usize = 2_000;
@@ -193,7 +225,8 @@ fn nothing_that_was_started_stays() {
     standing.configure().unwrap();
     // One that ignores requests, one that left its group and its parent.
     let command = "trap '' TERM; setsid sh -c 'trap \"\" TERM; echo $$; exec sleep 1000' & echo $$; wait; sleep 1000";
-    let mut commands = Commands::start(&standing, &[Job { host: 0, command: command.to_owned() }]).unwrap();
+    let mut commands =
+        Commands::start(&standing, &[Job { host: 0, command: command.to_owned() }]).unwrap();
     let mut pids = Vec::new();
     while pids.len() < 2 {
         if let Some(Event::Line { text, .. }) = commands.next(PATIENCE) {
@@ -276,7 +309,8 @@ fn a_namespace_that_took_the_name_later_is_not_touched() {
 fn a_state_that_names_anothers_things_is_refused() {
     let Some(test) = Test::new("forged") else { return };
     fs::create_dir_all(test.dir.path()).unwrap();
-    let write = |text: &str| fs::write(test.dir.path().join(format!("{}.toml", test.lab)), text).unwrap();
+    let write =
+        |text: &str| fs::write(test.dir.path().join(format!("{}.toml", test.lab)), text).unwrap();
     for namespace in ["../../etc/passwd", "other-left", &test.lab, &format!("{}-", test.lab)] {
         write(&format!("lab = {:?}\nowner = 1\n[[namespace]]\nname = {namespace:?}\n", test.lab));
         assert!(matches!(down(&test.lab, &test.dir), Err(Error::State { .. })), "{namespace}");
@@ -305,7 +339,8 @@ fn an_interface_that_nobody_opened_is_named() {
     assert!(error.starts_with("host.left: set up interface eth0: "), "{error}");
 }
 
-/// Not a test by itself: what the tests start, and kill. Makes a lab, runs something in it, says so, and waits.
+/// Not a test by itself: what the tests start, and kill. Makes a lab, runs something in it, says
+/// so, and waits.
 #[test]
 fn owner_process() {
     let Ok(told) = std::env::var(OWNER) else { return };
@@ -336,7 +371,8 @@ impl Test {
             return None;
         }
         let folder = tempfile::tempdir().unwrap();
-        let lab = format!("t{}-{}-{what}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+        let lab =
+            format!("t{}-{}-{what}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
         Some(Self { lab, dir: StateDir::at(folder.path().join("labs")), _folder: folder })
     }
 
@@ -345,7 +381,10 @@ impl Test {
     }
 
     fn names(&self) -> Vec<PathBuf> {
-        ["left", "right"].iter().map(|host| Path::new("/run/netns").join(format!("{}-{host}", self.lab))).collect()
+        ["left", "right"]
+            .iter()
+            .map(|host| Path::new("/run/netns").join(format!("{}-{host}", self.lab)))
+            .collect()
     }
 
     /// A process of its own that has made the lab.
@@ -437,9 +476,13 @@ fn pair(lab: &str) -> Plan {
 /// What a sender in the first host gets through to a listener in the second.
 fn echo(standing: &Standing, address: &str) -> Vec<u8> {
     let listener =
-        within(standing.namespace(1).as_fd(), || std::net::TcpListener::bind((address, 0))).unwrap().unwrap();
+        within(standing.namespace(1).as_fd(), || std::net::TcpListener::bind((address, 0)))
+            .unwrap()
+            .unwrap();
     let to = listener.local_addr().unwrap();
-    let mut sender = within(standing.namespace(0).as_fd(), || std::net::TcpStream::connect(to)).unwrap().unwrap();
+    let mut sender = within(standing.namespace(0).as_fd(), || std::net::TcpStream::connect(to))
+        .unwrap()
+        .unwrap();
     sender.write_all(b"through the cable").unwrap();
     drop(sender);
     std::io::read_to_string(listener.accept().unwrap().0).unwrap().into_bytes()

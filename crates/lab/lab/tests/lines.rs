@@ -5,7 +5,9 @@ use crate::support;
 use proptest::prelude::*;
 use sprat_lab::Time;
 use sprat_lab::chance::Probability;
-use sprat_lab::line::{Counters, Discipline, GilbertElliott, Line, Loss, Reorder, Settings, Timing};
+use sprat_lab::line::{
+    Counters, Discipline, GilbertElliott, Line, Loss, Reorder, Settings, Timing,
+};
 use sprat_lab::memory::Memory;
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -34,14 +36,19 @@ fn through(settings: &Settings, arrivals: &Arrivals, every: usize) -> Through {
     };
     for (number, &(gap, len, kind)) in arrivals.iter().enumerate() {
         now = now + Duration::from_nanos(gap);
-        let packet = packet_at(&bytes_of(u32::try_from(number).unwrap(), len, kind), &mut memory, now);
+        let packet =
+            packet_at(&bytes_of(u32::try_from(number).unwrap(), len, kind), &mut memory, now);
         line.push(packet, now, &mut memory);
         if number % every == 0 {
             take(&mut line, &mut memory, now);
         }
         let counted = line.counters(now);
         let left = counted.left.segments + counted.drops.total() + counted.on_line;
-        assert_eq!(counted.arrived.segments + counted.duplicated, left, "every segment is somewhere: {counted:?}");
+        assert_eq!(
+            counted.arrived.segments + counted.duplicated,
+            left,
+            "every segment is somewhere: {counted:?}"
+        );
     }
     // From event to event: what `next` says is never too late.
     while let Some(next) = line.next() {
@@ -50,15 +57,22 @@ fn through(settings: &Settings, arrivals: &Arrivals, every: usize) -> Through {
         now = now.max(next);
         if line.counters(now).left == before {
             // It said too early, which it may; then it must know better.
-            assert!(line.next().is_none_or(|again| again > next), "it makes no progress at {next:?}");
+            assert!(
+                line.next().is_none_or(|again| again > next),
+                "it makes no progress at {next:?}"
+            );
         }
     }
     assert_eq!(memory.free(), memory.total(), "every cell came back");
     let counters = line.counters(now);
     assert_eq!(counters.on_line, 0);
     assert_eq!(counters.queue, 0);
-    let flows: u64 = counters.flows.iter().map(|(_, flow)| flow.left.segments + flow.drops.total()).sum();
-    assert_eq!(flows + counters.other_flows.left.segments, counters.left.segments + counters.drops.total());
+    let flows: u64 =
+        counters.flows.iter().map(|(_, flow)| flow.left.segments + flow.drops.total()).sum();
+    assert_eq!(
+        flows + counters.other_flows.left.segments,
+        counters.left.segments + counters.drops.total()
+    );
     assert!(counters.flows.iter().all(|(_, flow)| flow.queue == 0));
     Through { packets, counters }
 }
@@ -164,7 +178,8 @@ proptest! {
     }
 }
 
-/// Bytes on the wire that a flow may have more than another that waits as well: what may be left of a turn, and a frame.
+/// Bytes on the wire that a flow may have more than another that waits as well: what may be left of
+/// a turn, and a frame.
 const TURN: u64 = 2 * (1514 + 24);
 
 /// And the turn of a flow that was idle before.
@@ -256,12 +271,17 @@ proptest! {
 #[test]
 fn one_who_comes_late_has_its_share_at_once() {
     let bits = 1_000_000_000;
-    let settings =
-        Settings { rate: rate(bits), buffer: 2_000_000, queue: Discipline::Harmonize, ..Settings::default() };
+    let settings = Settings {
+        rate: rate(bits),
+        buffer: 2_000_000,
+        queue: Discipline::Harmonize,
+        ..Settings::default()
+    };
     let mut memory = Memory::of_cells(CELLS);
     let mut line = Line::new(settings);
     let push = |line: &mut Line, memory: &mut Memory, port, number, now| {
-        let sample = Sample { source_port: port, payload: 1448, sequence: number, ..Sample::default() };
+        let sample =
+            Sample { source_port: port, payload: 1448, sequence: number, ..Sample::default() };
         line.push(packet_at(&sample.bytes(), memory, now), now, memory);
     };
     // The old flow offers twice the rate, and its queue is all of the buffer.
@@ -295,13 +315,17 @@ fn one_who_comes_late_has_its_share_at_once() {
     }
 }
 
-/// A flow that sends its window in bursts, as TCP does that comes late, has its share over a round trip: what it did not use while it was
-/// idle lets a burst pass faster.
+/// A flow that sends its window in bursts, as TCP does that comes late, has its share over a round
+/// trip: what it did not use while it was idle lets a burst pass faster.
 #[test]
 fn a_burst_of_no_more_than_was_saved_passes_faster() {
     let bits = 100_000_000;
-    let settings =
-        Settings { rate: rate(bits), buffer: 2_000_000, queue: Discipline::Harmonize, ..Settings::default() };
+    let settings = Settings {
+        rate: rate(bits),
+        buffer: 2_000_000,
+        queue: Discipline::Harmonize,
+        ..Settings::default()
+    };
     let mut memory = Memory::of_cells(CELLS);
     let mut line = Line::new(settings);
     let frame = Duration::from_nanos((1514 + 24) * 8_000_000_000 / bits);
@@ -310,7 +334,8 @@ fn a_burst_of_no_more_than_was_saved_passes_faster() {
         let sample = Sample { source_port: port, payload: 1448, ..Sample::default() };
         line.push(packet_at(&sample.bytes(), memory, now), now, memory);
     };
-    // How long 100 frames take that come at once, after so long, beside three flows that always send.
+    // How long 100 frames take that come at once, after so long, beside three flows that always
+    // send.
     let mut burst = |line: &mut Line, memory: &mut Memory, rounds: u32| {
         let mut left = 100;
         for round in 0..rounds + 1_000 {
@@ -340,15 +365,21 @@ fn a_burst_of_no_more_than_was_saved_passes_faster() {
     }
 }
 
-/// Without memory for the next packet the longest queue pays too, for small frames take more memory than buffer.
+/// Without memory for the next packet the longest queue pays too, for small frames take more memory
+/// than buffer.
 #[test]
 fn memory_that_is_used_up_is_paid_for_by_the_longest_queue() {
-    let settings =
-        Settings { rate: rate(1_000_000), buffer: 1 << 30, queue: Discipline::Harmonize, ..Settings::default() };
+    let settings = Settings {
+        rate: rate(1_000_000),
+        buffer: 1 << 30,
+        queue: Discipline::Harmonize,
+        ..Settings::default()
+    };
     let mut memory = Memory::of_cells(500);
     let mut line = Line::new(settings);
     let push = |line: &mut Line, memory: &mut Memory, port, number| {
-        let sample = Sample { source_port: port, payload: 1, sequence: number, ..Sample::default() };
+        let sample =
+            Sample { source_port: port, payload: 1, sequence: number, ..Sample::default() };
         line.push(packet_at(&sample.bytes(), memory, Time::ZERO), Time::ZERO, memory);
     };
     for number in 0..2_000 {
@@ -358,8 +389,16 @@ fn memory_that_is_used_up_is_paid_for_by_the_longest_queue() {
         }
     }
     let counters = line.counters(Time::ZERO);
-    let dropped =
-        |port| counters.flows.iter().find(|(flow, _)| flow.source_port == port).expect("it came").1.drops.memory;
+    let dropped = |port| {
+        counters
+            .flows
+            .iter()
+            .find(|(flow, _)| flow.source_port == port)
+            .expect("it came")
+            .1
+            .drops
+            .memory
+    };
     assert!(dropped(1) > 1_000, "{counters:?}");
     assert_eq!(dropped(2), 0);
     while let Some(packet) = line.pop(Time(u64::MAX)) {
@@ -371,13 +410,15 @@ fn memory_that_is_used_up_is_paid_for_by_the_longest_queue() {
 /// Frames of some flows, all there at once: each gets its turn, and the line is never idle.
 #[test]
 fn flows_take_turns_on_a_precise_schedule() {
-    let settings = Settings { rate: rate(1_000_000_000), queue: Discipline::Harmonize, ..Settings::default() };
+    let settings =
+        Settings { rate: rate(1_000_000_000), queue: Discipline::Harmonize, ..Settings::default() };
     let mut memory = Memory::of_cells(CELLS);
     let mut line = Line::new(settings);
     // Flow 1 brings ten times what the others do, and before them.
     for (flow, frames) in [(1u16, 100), (2, 10), (3, 10)] {
         for number in 0..frames {
-            let sample = Sample { source_port: flow, sequence: number, payload: 1448, ..Sample::default() };
+            let sample =
+                Sample { source_port: flow, sequence: number, payload: 1448, ..Sample::default() };
             line.push(packet_at(&sample.bytes(), &mut memory, Time::ZERO), Time::ZERO, &mut memory);
         }
     }
@@ -397,7 +438,8 @@ fn flows_take_turns_on_a_precise_schedule() {
 
 #[test]
 fn no_more_leave_together_than_may() {
-    let settings = Settings { rate: rate(1_000_000_000), burst: NonZeroU32::new(3), ..Settings::default() };
+    let settings =
+        Settings { rate: rate(1_000_000_000), burst: NonZeroU32::new(3), ..Settings::default() };
     let seen = through(&settings, &vec![(0, 1448 * 10, 1)], 1);
     let frame = (1514 + 24) * 8;
     let dues: Vec<u64> = seen.packets.iter().map(|(due, _)| due.0).collect();
@@ -408,12 +450,17 @@ fn no_more_leave_together_than_may() {
 #[test]
 fn a_flow_keeps_to_its_own_rate() {
     let queue = Discipline::Harmonize;
-    let settings =
-        Settings { rate: rate(10_000_000_000), flow_rate: rate(1_000_000_000), queue, ..Settings::default() };
+    let settings = Settings {
+        rate: rate(10_000_000_000),
+        flow_rate: rate(1_000_000_000),
+        queue,
+        ..Settings::default()
+    };
     let mut memory = Memory::of_cells(CELLS);
     let mut line = Line::new(settings);
     for number in 0..40u32 {
-        let sample = Sample { source_port: 1 + (number % 2) as u16, payload: 1448, ..Sample::default() };
+        let sample =
+            Sample { source_port: 1 + (number % 2) as u16, payload: 1448, ..Sample::default() };
         line.push(packet_at(&sample.bytes(), &mut memory, Time::ZERO), Time::ZERO, &mut memory);
     }
     let mut last = [None::<Time>; 3];
@@ -421,7 +468,8 @@ fn a_flow_keeps_to_its_own_rate() {
         let port = usize::from(packet.frame().flow.source_port);
         if let Some(before) = last[port].replace(packet.due) {
             let gap = packet.due.since(before).as_nanos();
-            // The frames of two flows that are let in at once follow one another, at a tenth of a nanosecond a bit.
+            // The frames of two flows that are let in at once follow one another, at a tenth of a
+            // nanosecond a bit.
             assert!((12_304 - 1_231..=12_304 + 1_231).contains(&gap), "{gap} ns between frames");
         }
         packet.free(&mut memory);
@@ -468,7 +516,11 @@ fn cut_through_does_not_wait_for_the_end() {
     for len in [60, 64, 512, 1514, 9014] {
         let frame = Duration::from_nanos((len as u64 + 24) * 8);
         assert_eq!(latency(Timing::StoreAndForward, len), frame, "the whole frame again");
-        assert_eq!(latency(Timing::CutThrough, len), Duration::from_nanos(22 * 8), "preamble and header");
+        assert_eq!(
+            latency(Timing::CutThrough, len),
+            Duration::from_nanos(22 * 8),
+            "preamble and header"
+        );
     }
 }
 
@@ -492,11 +544,18 @@ fn lost(settings: &Settings, frames: u32) -> Vec<u32> {
 fn loss_is_what_was_asked_for_and_the_same_for_a_seed() {
     const FRAMES: u32 = 100_000;
     for (probability, seed) in [(0.001, 7), (0.01, 8), (0.3, 9)] {
-        let settings = Settings { loss: Loss::Random(share(probability)), seed, ..Settings::default() };
+        let settings =
+            Settings { loss: Loss::Random(share(probability)), seed, ..Settings::default() };
         let one = lost(&settings, FRAMES);
-        let (mean, sigma) =
-            (f64::from(FRAMES) * probability, (f64::from(FRAMES) * probability * (1.0 - probability)).sqrt());
-        assert!((one.len() as f64 - mean).abs() < 3.0 * sigma, "{} lost, {mean} expected", one.len());
+        let (mean, sigma) = (
+            f64::from(FRAMES) * probability,
+            (f64::from(FRAMES) * probability * (1.0 - probability)).sqrt(),
+        );
+        assert!(
+            (one.len() as f64 - mean).abs() < 3.0 * sigma,
+            "{} lost, {mean} expected",
+            one.len()
+        );
         // Another mishap does not change which are lost, nor does another seed leave them.
         let with_more = Settings { duplicate: share(0.1), ..settings.clone() };
         assert_eq!(lost(&with_more, FRAMES), one);
@@ -504,14 +563,16 @@ fn loss_is_what_was_asked_for_and_the_same_for_a_seed() {
     }
 }
 
-/// Frames of a flow with this port, and of what is beside it, over a line that loses; the numbers of those of the flow that are lost.
+/// Frames of a flow with this port, and of what is beside it, over a line that loses; the numbers
+/// of those of the flow that are lost.
 fn lost_beside(line: Line, source_port: u16, beside: impl Fn(u32) -> Vec<Vec<u8>>) -> Vec<u32> {
     const FRAMES: u32 = 4_000;
     let (mut line, mut memory) = (line, Memory::of_cells(200));
     let mut came = vec![false; FRAMES as usize];
     for number in 0..FRAMES {
         let now = Time(u64::from(number));
-        let sample = Sample { source_port, sequence: number, payload: 10, v6: true, ..Sample::default() };
+        let sample =
+            Sample { source_port, sequence: number, payload: 10, v6: true, ..Sample::default() };
         for bytes in beside(number).into_iter().chain([sample.bytes()]) {
             line.push(packet_at(&bytes, &mut memory, now), now, &mut memory);
         }
@@ -526,11 +587,13 @@ fn lost_beside(line: Line, source_port: u16, beside: impl Fn(u32) -> Vec<Vec<u8>
     (0..FRAMES).filter(|&number| !came[number as usize]).collect()
 }
 
-/// A request of ARP, and a neighbour solicitation of IPv6 from the address that the flow comes from.
+/// A request of ARP, and a neighbour solicitation of IPv6 from the address that the flow comes
+/// from.
 fn discovery() -> [Vec<u8>; 2] {
     let mut arp = numbered(0, 60);
     arp[10 + 12..10 + 14].copy_from_slice(&[0x08, 0x06]);
-    let mut solicitation = Sample { v6: true, mss: 0, options: false, payload: 20, ..Sample::default() }.bytes();
+    let mut solicitation =
+        Sample { v6: true, mss: 0, options: false, payload: 20, ..Sample::default() }.bytes();
     solicitation[10 + 14 + 6] = 58;
     solicitation[10 + 14 + 40] = 135;
     [arp, solicitation]
@@ -547,20 +610,31 @@ fn a_flow_loses_the_same_whatever_passes_beside_it() {
         loss_bad: Probability::ALWAYS,
         loss_good: Probability::NEVER,
     };
-    for loss in [Loss::Random(share(0.1)), Loss::Bursts(bursts), Loss::Listed(vec![3, 77, 78, 2_000])] {
+    for loss in
+        [Loss::Random(share(0.1)), Loss::Bursts(bursts), Loss::Listed(vec![3, 77, 78, 2_000])]
+    {
         let listed = matches!(loss, Loss::Listed(_));
         let line = || Line::new(Settings { loss: loss.clone(), seed: 7, ..Settings::default() });
         let alone = lost_beside(line(), CLIENT, |_| Vec::new());
         assert!(!alone.is_empty());
         let chatter = |number: u32| if number % 7 == 3 { discovery().to_vec() } else { Vec::new() };
-        assert_eq!(lost_beside(line(), CLIENT, chatter), alone, "beside neighbour discovery: {loss:?}");
-        assert_eq!(lost_beside(line(), CLIENT + 1, |_| Vec::new()), alone, "over another connection: {loss:?}");
+        assert_eq!(
+            lost_beside(line(), CLIENT, chatter),
+            alone,
+            "beside neighbour discovery: {loss:?}"
+        );
+        assert_eq!(
+            lost_beside(line(), CLIENT + 1, |_| Vec::new()),
+            alone,
+            "over another connection: {loss:?}"
+        );
         if listed {
             assert_eq!(alone, [2, 76, 77, 1_999]);
             continue; // those are counted over all flows
         }
         let other = |number: u32| {
-            let sample = Sample { source_port: 53, sequence: number, payload: 10, ..Sample::default() };
+            let sample =
+                Sample { source_port: 53, sequence: number, payload: 10, ..Sample::default() };
             vec![sample.bytes(); (number % 3) as usize]
         };
         assert_eq!(lost_beside(line(), CLIENT, other), alone, "beside another flow: {loss:?}");
@@ -577,7 +651,8 @@ fn lines_of_one_seed_lose_different_segments() {
         // Of 4,000, 400 each, about 40 by chance, at any shift.
         for shift in -20i64..=20 {
             let same = lines[one].iter().filter(|&&number| {
-                u32::try_from(i64::from(number) + shift).is_ok_and(|shifted| lines[other].contains(&shifted))
+                u32::try_from(i64::from(number) + shift)
+                    .is_ok_and(|shifted| lines[other].contains(&shifted))
             });
             let same = same.count();
             assert!(same < 80, "{same} of {} at a shift of {shift}", lines[one].len());
@@ -593,7 +668,8 @@ fn bursts_are_as_frequent_and_as_long_as_the_model_says() {
         loss_bad: Probability::ALWAYS,
         loss_good: Probability::NEVER,
     };
-    let lost = lost(&Settings { loss: Loss::Bursts(model), seed: 3, ..Settings::default() }, 200_000);
+    let lost =
+        lost(&Settings { loss: Loss::Bursts(model), seed: 3, ..Settings::default() }, 200_000);
     let bursts = 1 + lost.windows(2).filter(|pair| pair[1] != pair[0] + 1).count();
     let (rate, length) = (lost.len() as f64 / 200_000.0, lost.len() as f64 / bursts as f64);
     assert!((rate - 0.01 / 0.26).abs() < 0.004, "{rate} lost, {} expected", 0.01 / 0.26);
@@ -642,16 +718,26 @@ fn what_is_held_back_is_overtaken() {
 #[test]
 fn settings_change_while_packets_are_on_the_way() {
     let mut memory = Memory::of_cells(CELLS);
-    let slow = Settings { rate: rate(1_000_000), delay: Duration::from_millis(100), ..Settings::default() };
+    let slow = Settings {
+        rate: rate(1_000_000),
+        delay: Duration::from_millis(100),
+        ..Settings::default()
+    };
     let mut line = Line::new(slow.clone());
     let push = |line: &mut Line, memory: &mut Memory, number, now| {
         line.push(packet_at(&bytes_of(number, 1448, 1), memory, now), now, memory);
     };
     (0..10).for_each(|number| push(&mut line, &mut memory, number, Time::ZERO));
-    // Queues of another kind, ten times the rate, and no delay: nobody is lost, and nobody overtakes.
+    // Queues of another kind, ten times the rate, and no delay: nobody is lost, and nobody
+    // overtakes.
     let now = Time(20_000_000);
     line.set(
-        Settings { rate: rate(10_000_000), delay: Duration::ZERO, queue: Discipline::Harmonize, ..slow.clone() },
+        Settings {
+            rate: rate(10_000_000),
+            delay: Duration::ZERO,
+            queue: Discipline::Harmonize,
+            ..slow.clone()
+        },
         now,
     );
     (10..20).for_each(|number| push(&mut line, &mut memory, number, now));
@@ -670,8 +756,11 @@ fn settings_change_while_packets_are_on_the_way() {
 #[test]
 fn flows_beyond_the_limit_share_a_place() {
     let mut memory = Memory::of_cells(CELLS);
-    let mut line =
-        Line::new(Settings { rate: rate(1_000_000_000), queue: Discipline::Harmonize, ..Settings::default() });
+    let mut line = Line::new(Settings {
+        rate: rate(1_000_000_000),
+        queue: Discipline::Harmonize,
+        ..Settings::default()
+    });
     for port in 0..2000 {
         let sample = Sample { source_port: port, ..Sample::default() };
         line.push(packet_at(&sample.bytes(), &mut memory, Time::ZERO), Time::ZERO, &mut memory);

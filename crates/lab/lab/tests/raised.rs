@@ -1,4 +1,5 @@
-//! Labs for real, made of topologies: hosts that reach each other through boxes, and are gone again.
+//! Labs for real, made of topologies: hosts that reach each other through boxes, and are gone
+//! again.
 
 use sprat_lab::filter::Compiler;
 use sprat_lab::hosts::{Event, Job, StateDir, missing_privileges, within};
@@ -16,7 +17,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 #[test]
 fn two_sites_are_as_far_apart_as_they_say() {
-    let Some((raised, _folder)) = up("two-sites", |text| text.replace("100ms", "25ms")) else { return };
+    let Some((raised, _folder)) = up("two-sites", |text| text.replace("100ms", "25ms")) else {
+        return;
+    };
     for address in addresses(&raised, "right") {
         let took = reach(&raised, "left", "right", address);
         assert!(took >= Duration::from_millis(50), "never sooner than light: {took:?}");
@@ -26,7 +29,10 @@ fn two_sites_are_as_far_apart_as_they_say() {
     let report = ended.boxes[0].report.as_ref().unwrap();
     let names: Vec<_> = report.inputs.iter().map(|input| &input.port[..]).collect();
     assert_eq!(names.len(), 2);
-    assert!(names.contains(&"left") && names.contains(&"right"), "ports have the names of the topology: {names:?}");
+    assert!(
+        names.contains(&"left") && names.contains(&"right"),
+        "ports have the names of the topology: {names:?}"
+    );
     assert!(report.inputs.iter().all(|input| input.packets >= 6), "it went through the box");
 }
 
@@ -35,13 +41,20 @@ fn two_sites_are_as_far_apart_as_they_say() {
 fn four_streams_merge_into_one_bottleneck() {
     const BYTES: usize = 2_000_000;
     const RATE: f64 = 200e6;
-    let scaled = |text: &str| text.replace("2Gb/s", "200Mb/s").replace("64MB", "6400kB").replace("100ms", "10ms");
+    let scaled = |text: &str| {
+        text.replace("2Gb/s", "200Mb/s").replace("64MB", "6400kB").replace("100ms", "10ms")
+    };
     let Some((raised, _folder)) = up("merge", scaled) else { return };
     let address = addresses(&raised, "receiver")[0];
-    let listener = within(namespace(&raised, "receiver"), || TcpListener::bind((address, 0))).unwrap().unwrap();
+    let listener = within(namespace(&raised, "receiver"), || TcpListener::bind((address, 0)))
+        .unwrap()
+        .unwrap();
     let to = listener.local_addr().unwrap();
-    let connect = |sender: &str| within(namespace(&raised, sender), || TcpStream::connect_timeout(&to, PATIENCE));
-    let senders = ["sender1", "sender2", "sender3", "sender4"].map(|sender| connect(sender).unwrap().unwrap());
+    let connect = |sender: &str| {
+        within(namespace(&raised, sender), || TcpStream::connect_timeout(&to, PATIENCE))
+    };
+    let senders = ["sender1", "sender2", "sender3", "sender4"]
+        .map(|sender| connect(sender).unwrap().unwrap());
     let begun = Instant::now();
     std::thread::scope(|scope| {
         for mut sender in senders {
@@ -65,7 +78,10 @@ fn four_streams_merge_into_one_bottleneck() {
     let line = ended.report.unwrap().lines.into_iter().find(|line| line.to == "receiver").unwrap();
     let flows = line.counters.flows.iter().filter(|(flow, _)| flow.destination_port == to.port());
     let left: Vec<_> = flows.map(|(_, flow)| flow.left.bytes).collect();
-    assert!(left.len() == 4 && left.iter().all(|bytes| *bytes > 2_000_000), "each stream, headers and all: {left:?}");
+    assert!(
+        left.len() == 4 && left.iter().all(|bytes| *bytes > 2_000_000),
+        "each stream, headers and all: {left:?}"
+    );
     assert!(line.counters.queue_max > 60_000, "they met there: {}", line.counters.queue_max);
 }
 
@@ -85,7 +101,8 @@ fn a_chassis_reaches_out_and_across() {
 #[test]
 fn commands_find_each_other_by_name() {
     let Some((raised, _folder)) = up("two-sites", |text| {
-        text.replace("100ms", "0") + "[host.left.at.wan]\n[host.middle]\n[[cable]]\nends = [\"middle\", \"left\"]\n"
+        text.replace("100ms", "0")
+            + "[host.left.at.wan]\n[host.middle]\n[[cable]]\nends = [\"middle\", \"left\"]\n"
     }) else {
         return;
     };
@@ -94,7 +111,10 @@ fn commands_find_each_other_by_name() {
         command: command.to_owned(),
     };
     let mut commands = raised
-        .run(&[job("left", "echo $RIGHT_V4 $RIGHT_V6 $MIDDLE_V4"), job("middle", "tail -n +3 /proc/net/dev | wc -l")])
+        .run(&[
+            job("left", "echo $RIGHT_V4 $RIGHT_V6 $MIDDLE_V4"),
+            job("middle", "tail -n +3 /proc/net/dev | wc -l"),
+        ])
         .unwrap();
     let begun = Instant::now();
     let mut said = Vec::new();
@@ -125,14 +145,17 @@ fn what_passes_is_filtered_and_written_down() {
             {{ match = "udp port 8", action = "mirror:three" }},
         ]"#
     );
-    let Some((raised, _folder)) = up("switch", |text| text.replace("ports = ", &format!("{words}\nports = "))) else {
+    let Some((raised, _folder)) =
+        up("switch", |text| text.replace("ports = ", &format!("{words}\nports = ")))
+    else {
         return;
     };
     let address = addresses(&raised, "two")[0];
     reach(&raised, "one", "two", address);
     let bind = |host: &str, port: u16| {
         let address = addresses(&raised, host)[0];
-        let socket = within(namespace(&raised, host), || UdpSocket::bind((address, port))).unwrap().unwrap();
+        let socket =
+            within(namespace(&raised, host), || UdpSocket::bind((address, port))).unwrap().unwrap();
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
         socket
     };
@@ -164,7 +187,8 @@ fn what_passes_is_filtered_and_written_down() {
     assert!(sent_to_three.counters.left.segments > 0);
 }
 
-/// A ready topology, changed a little and under a name of the test's; `None` where it cannot be made.
+/// A ready topology, changed a little and under a name of the test's; `None` where it cannot be
+/// made.
 fn up(which: &str, change: impl FnOnce(&str) -> String) -> Option<(Raised, tempfile::TempDir)> {
     let missing = missing_privileges();
     let lacks = match (missing.is_empty(), Path::new("/dev/net/tun").exists()) {
@@ -179,14 +203,19 @@ fn up(which: &str, change: impl FnOnce(&str) -> String) -> Option<(Raised, tempf
     let folder = tempfile::tempdir().unwrap();
     let mut topology = Topology::from_toml(&change(ready(which).unwrap().text)).unwrap();
     static NUMBER: AtomicU32 = AtomicU32::new(0);
-    topology.name = format!("t{}-{}-{which}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+    topology.name =
+        format!("t{}-{}-{which}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
     let raised = Raised::up(topology.lay_out().unwrap(), &StateDir::at(folder.path())).unwrap();
     Some((raised, folder))
 }
 
 fn addresses(raised: &Raised, host: &str) -> Vec<IpAddr> {
     let plan = raised.hosts().plan();
-    plan.hosts[plan.position(host).unwrap()].interfaces[0].addresses.iter().map(|net| net.addr()).collect()
+    plan.hosts[plan.position(host).unwrap()].interfaces[0]
+        .addresses
+        .iter()
+        .map(|net| net.addr())
+        .collect()
 }
 
 fn namespace<'a>(raised: &'a Raised, host: &str) -> BorrowedFd<'a> {
@@ -195,14 +224,16 @@ fn namespace<'a>(raised: &'a Raised, host: &str) -> BorrowedFd<'a> {
 
 /// Sends something from one host to another, and says how long it took to connect.
 fn reach(raised: &Raised, from: &str, to: &str, address: IpAddr) -> Duration {
-    let listener = within(namespace(raised, to), || TcpListener::bind((address, 0))).unwrap().unwrap();
+    let listener =
+        within(namespace(raised, to), || TcpListener::bind((address, 0))).unwrap().unwrap();
     let to = listener.local_addr().unwrap();
     let connect = || {
         let begun = Instant::now();
         TcpStream::connect_timeout(&to, PATIENCE).map(|stream| (stream, begun.elapsed()))
     };
-    let (mut sender, took) =
-        within(namespace(raised, from), connect).unwrap().unwrap_or_else(|e| panic!("{from} to {to}: {e}"));
+    let (mut sender, took) = within(namespace(raised, from), connect)
+        .unwrap()
+        .unwrap_or_else(|e| panic!("{from} to {to}: {e}"));
     let what = vec![7; 100_000];
     sender.write_all(&what).unwrap();
     drop(sender);

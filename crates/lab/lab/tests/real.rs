@@ -25,7 +25,8 @@ struct Net {
     _middle: Option<Host>,
 }
 
-/// A box with these lines, a host at each port; none, and said so, where the machine does not allow that.
+/// A box with these lines, a host at each port; none, and said so, where the machine does not allow
+/// that.
 fn net(lines: &[Settings], forwarding: Forwarding) -> Option<Net> {
     let made = (1..).zip(lines).map(|(number, _)| Host::new(number)).collect::<Result<Vec<_>, _>>();
     let hosts = match made {
@@ -53,7 +54,9 @@ fn net(lines: &[Settings], forwarding: Forwarding) -> Option<Net> {
 #[test]
 fn no_round_trip_is_shorter_than_was_set() {
     for each_way in [Duration::ZERO, Duration::from_micros(500), Duration::from_millis(25)] {
-        let Some(net) = net(&[delayed(each_way), delayed(each_way)], Forwarding::Cross) else { return };
+        let Some(net) = net(&[delayed(each_way), delayed(each_way)], Forwarding::Cross) else {
+            return;
+        };
         for to in ["[::ffff:10.9.0.2]", "[fd09::2]"] {
             let (echo, port) = echo(&net.hosts[1]);
             let trips = pings(&net.hosts[0], to, port);
@@ -85,20 +88,27 @@ fn a_stream_arrives_whole_through_every_mishap() {
         jitter: Duration::from_micros(100),
         ..Settings::default()
     };
-    for (to, queue) in [("[::ffff:10.9.0.2]", Discipline::DropTail), ("[fd09::2]", Discipline::Harmonize)] {
+    for (to, queue) in
+        [("[::ffff:10.9.0.2]", Discipline::DropTail), ("[fd09::2]", Discipline::Harmonize)]
+    {
         let bad = Settings { queue, ..bad.clone() };
         let Some(net) = net(&[bad.clone(), bad], Forwarding::Cross) else { return };
         let report = stream(net, to, 4 << 20);
         let line = &report.lines.iter().find(|line| line.to == "h2").expect("there").counters;
-        assert!(line.drops.loss > 0 && line.duplicated > 0 && line.corrupted > 0 && line.reordered > 0, "{line:?}");
+        assert!(
+            line.drops.loss > 0 && line.duplicated > 0 && line.corrupted > 0 && line.reordered > 0,
+            "{line:?}"
+        );
         assert!(line.left.segments > 2_500, "the bytes are there in segments: {line:?}");
     }
 }
 
 #[test]
 fn super_packets_pass_whole() {
-    let Some(net) = net(&[delayed(Duration::from_millis(5)), delayed(Duration::from_millis(5))], Forwarding::Cross)
-    else {
+    let Some(net) = net(
+        &[delayed(Duration::from_millis(5)), delayed(Duration::from_millis(5))],
+        Forwarding::Cross,
+    ) else {
         return;
     };
     let report = stream(net, "[fd09::2]", 8 << 20);
@@ -121,11 +131,14 @@ fn a_full_buffer_costs_segments_and_no_bytes() {
     assert!(line.drops.buffer > 0 && line.queue_max <= 30_000, "{line:?}");
 }
 
-/// A network behind the box that carries less: the box says so as a router would, and the sender sends less.
+/// A network behind the box that carries less: the box says so as a router would, and the sender
+/// sends less.
 #[test]
 fn a_packet_too_big_for_the_far_side_is_dropped_and_its_sender_is_told() {
     const MTU: usize = 1_300;
-    let Some(net) = net(&[Settings::default(), Settings::default()], Forwarding::Cross) else { return };
+    let Some(net) = net(&[Settings::default(), Settings::default()], Forwarding::Cross) else {
+        return;
+    };
     net.hosts[1].run(|| ip(&format!("link set h2 mtu {MTU}"))).expect("an MTU");
     // The box looks at it ten times a second.
     let changed = Instant::now();
@@ -178,16 +191,20 @@ fn three_hosts_on_a_switch() {
     }
 }
 
-/// Two hosts on virtual cables, whose other ends the box takes over; none, and said so, where the machine does not allow that.
+/// Two hosts on virtual cables, whose other ends the box takes over; none, and said so, where the
+/// machine does not allow that.
 fn cabled(lines: [Settings; 2]) -> Option<Net> {
     let told = |why: String| skip(&format!("the network box between cables: {why}"));
-    let hosts = [1, 2, 3].map(Host::new).into_iter().collect::<Result<Vec<_>, _>>().map_err(told).ok()?;
+    let hosts =
+        [1, 2, 3].map(Host::new).into_iter().collect::<Result<Vec<_>, _>>().map_err(told).ok()?;
     let mut hosts = hosts;
     let middle = hosts.pop().expect("three");
     let mut ports = Vec::new();
     for (host, settings) in hosts.iter().zip(lines) {
         let (number, far) = (host.number(), host.id().to_owned());
-        let laid = middle.run(move || ip(&format!("link add b{number} type veth peer name h{number} netns {far}")));
+        let laid = middle.run(move || {
+            ip(&format!("link add b{number} type veth peer name h{number} netns {far}"))
+        });
         laid.map_err(told).ok()?;
         host.run(move || ip(&format!("link set h{number} up"))).expect("it is there");
         let spec = PacketSpec { name: format!("b{number}"), ..middle.packet() };
@@ -232,12 +249,14 @@ fn an_interface_that_is_used_is_refused() {
     assert!(error.to_string().contains("10.9.0.1"), "{error}");
     open_packet(&PacketSpec { force: true, ..spec.clone() }).expect("it is meant");
     open_packet(&PacketSpec { name: "other".into(), ..spec.clone() }).expect("nobody uses it");
-    let error = open_packet(&PacketSpec { name: "none".into(), ..spec }).expect_err("no such interface");
+    let error =
+        open_packet(&PacketSpec { name: "none".into(), ..spec }).expect_err("no such interface");
     assert!(error.to_string().starts_with("port none: finding the interface"), "{error}");
 }
 
-/// The kernel takes the tag of a VLAN out of a frame and tells it beside; it has to be where it was, and so has the checksum.
-/// Both ends of a cable, as ports; none, and said so, where the machine does not allow that.
+/// The kernel takes the tag of a VLAN out of a frame and tells it beside; it has to be where it
+/// was, and so has the checksum. Both ends of a cable, as ports; none, and said so, where the
+/// machine does not allow that.
 fn cable() -> Option<(Host, [Port; 2])> {
     let host = match Host::new(1) {
         Ok(host) => host,
@@ -248,12 +267,14 @@ fn cable() -> Option<(Host, [Port; 2])> {
     };
     host.run(|| {
         for interface in ["all", "default"] {
-            let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{interface}/disable_ipv6"), "1"); // if it has IPv6
+            let _ =
+                std::fs::write(format!("/proc/sys/net/ipv6/conf/{interface}/disable_ipv6"), "1"); // if it has IPv6
         }
         ip("link add x0 type veth peer name x1").expect("a cable");
     });
-    let ends = ["x0", "x1"]
-        .map(|name| open_packet(&PacketSpec { name: name.into(), ..host.packet() }).expect("nobody uses it"));
+    let ends = ["x0", "x1"].map(|name| {
+        open_packet(&PacketSpec { name: name.into(), ..host.packet() }).expect("nobody uses it")
+    });
     host.run(|| wait_up(["x0", "x1"]));
     Some((host, ends))
 }
@@ -291,18 +312,27 @@ fn tags_are_put_back() {
     let (mut landing, mut memory) = (Landing::new(), Memory::of_cells(200));
     for tags in 0..=2 {
         for (v6, mss, payload) in [(false, 0, 100), (true, 0, 1_000), (false, 1_400, 20_000)] {
-            let sent = packet(&Sample { tags, v6, mss, payload, ..Sample::default() }.bytes(), &mut memory);
+            let sent = packet(
+                &Sample { tags, v6, mss, payload, ..Sample::default() }.bytes(),
+                &mut memory,
+            );
             assert_eq!(one.send(&sent), Sent::Whole);
             let until = Instant::now() + PATIENCE;
             let came = loop {
-                match other.receive(&mut landing, &mut memory, || Time::ZERO).expect("the port is there") {
+                match other
+                    .receive(&mut landing, &mut memory, || Time::ZERO)
+                    .expect("the port is there")
+                {
                     Some(Received::Packet(came)) => break came,
                     Some(strange) => panic!("{strange:?}"),
                     None => assert!(Instant::now() < until, "nothing came"),
                 }
             };
             assert_eq!(came.to_vec()[VNET_BYTES..], sent.to_vec()[VNET_BYTES..], "{tags} tags");
-            assert_eq!((came.frame(), came.vnet().csum_start), (sent.frame(), sent.vnet().csum_start));
+            assert_eq!(
+                (came.frame(), came.vnet().csum_start),
+                (sent.frame(), sent.vnet().csum_start)
+            );
             came.free(&mut memory);
             sent.free(&mut memory);
         }

@@ -38,7 +38,8 @@ struct Message {
 
 impl Message {
     fn bytes(&self) -> Vec<u8> {
-        let (from, to, source, destination) = if self.to_right { (1, 2, 1000, 2000) } else { (2, 1, 2000, 1000) };
+        let (from, to, source, destination) =
+            if self.to_right { (1, 2, 1000, 2000) } else { (2, 1, 2000, 1000) };
         let end = |last| [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last];
         let ethernet = PacketBuilder::ethernet2([2; 6], [4; 6]);
         let ip = match self.v6 {
@@ -50,22 +51,37 @@ impl Message {
         let Self { value, echo, .. } = *self;
         match (self.kind, self.v6) {
             (Kind::Stamped, _) => {
-                let stamps = [&[1, 1, 8, 10][..], &value.to_be_bytes(), &echo.to_be_bytes()].concat();
-                let tcp = ip.tcp(source, destination, 5, 100).ack(9).options_raw(&stamps).expect("they fit");
+                let stamps =
+                    [&[1, 1, 8, 10][..], &value.to_be_bytes(), &echo.to_be_bytes()].concat();
+                let tcp = ip
+                    .tcp(source, destination, 5, 100)
+                    .ack(9)
+                    .options_raw(&stamps)
+                    .expect("they fit");
                 tcp.write(&mut bytes, &payload).expect("written");
             }
             (Kind::Numbered, _) => {
-                let tcp = ip.tcp(source, destination, value.wrapping_sub(self.payload as u32), 100).ack(echo);
+                let tcp = ip
+                    .tcp(source, destination, value.wrapping_sub(self.payload as u32), 100)
+                    .ack(echo);
                 tcp.write(&mut bytes, &payload).expect("written");
             }
             (Kind::Echo, false) if self.to_right => {
-                ip.icmpv4_echo_request(3, value as u16).write(&mut bytes, &payload).expect("written");
+                ip.icmpv4_echo_request(3, value as u16)
+                    .write(&mut bytes, &payload)
+                    .expect("written");
             }
-            (Kind::Echo, false) => ip.icmpv4_echo_reply(3, echo as u16).write(&mut bytes, &payload).expect("written"),
+            (Kind::Echo, false) => {
+                ip.icmpv4_echo_reply(3, echo as u16).write(&mut bytes, &payload).expect("written")
+            }
             (Kind::Echo, true) if self.to_right => {
-                ip.icmpv6_echo_request(3, value as u16).write(&mut bytes, &payload).expect("written");
+                ip.icmpv6_echo_request(3, value as u16)
+                    .write(&mut bytes, &payload)
+                    .expect("written");
             }
-            (Kind::Echo, true) => ip.icmpv6_echo_reply(3, echo as u16).write(&mut bytes, &payload).expect("written"),
+            (Kind::Echo, true) => {
+                ip.icmpv6_echo_reply(3, echo as u16).write(&mut bytes, &payload).expect("written")
+            }
         }
         bytes.resize(bytes.len().max(VNET_BYTES + 60), 0); // as cards pad
         bytes
@@ -82,7 +98,8 @@ struct Way {
 impl Way {
     fn new(right: Duration, left: Duration) -> Self {
         let stamps = Arc::new(Stamps::new());
-        let line = |delay| Line::new(Settings { delay, ..Settings::default() }).timed(stamps.clone());
+        let line =
+            |delay| Line::new(Settings { delay, ..Settings::default() }).timed(stamps.clone());
         Self { right: line(right), left: line(left), memory: Memory::of_cells(50) }
     }
 
@@ -194,7 +211,8 @@ fn a_pause_is_no_round_trip() {
 #[test]
 fn an_echo_on_its_way_back_is_no_whole_round_trip_yet() {
     let mut way = Way::new(10 * MS, 10 * MS);
-    let ask = Message { kind: Kind::Echo, v6: false, to_right: true, value: 1, echo: 0, payload: 100 };
+    let ask =
+        Message { kind: Kind::Echo, v6: false, to_right: true, value: 1, echo: 0, payload: 100 };
     let now = way.pass(ask, Time::ZERO);
     let said = Message { to_right: false, value: 0, echo: 1, ..ask };
     let packet = packet_at(&said.bytes(), &mut way.memory, now);
@@ -209,7 +227,14 @@ fn an_echo_on_its_way_back_is_no_whole_round_trip_yet() {
 #[test]
 fn what_is_sent_again_is_not_timed() {
     let mut way = Way::new(MS, MS);
-    let data = |value| Message { kind: Kind::Numbered, v6: false, to_right: true, value, echo: 1, payload: 100 };
+    let data = |value| Message {
+        kind: Kind::Numbered,
+        v6: false,
+        to_right: true,
+        value,
+        echo: 1,
+        payload: 100,
+    };
     let ack = |echo| Message { to_right: false, value: 1, echo, payload: 0, ..data(0) };
     way.pass(data(100), Time::ZERO);
     way.pass(data(100), Time::ZERO + 50 * MS);
@@ -259,7 +284,11 @@ fn more_stamps_than_there_is_room_for_cost_samples_and_nothing_else() {
 fn a_line_by_itself_times_nothing() {
     let mut memory = Memory::of_cells(5);
     let mut line = Line::new(Settings::default());
-    line.push(packet_at(&stamped(true, 1, 0, 100).bytes(), &mut memory, Time::ZERO), Time::ZERO, &mut memory);
+    line.push(
+        packet_at(&stamped(true, 1, 0, 100).bytes(), &mut memory, Time::ZERO),
+        Time::ZERO,
+        &mut memory,
+    );
     let flows: Vec<(_, FlowCounters)> = line.counters(Time::ZERO).flows;
     assert_eq!(flows[0].1.round_trips, RoundTrips::default());
 }

@@ -3,7 +3,8 @@
 
 use proptest::prelude::*;
 use sprat_lab::series::{
-    About, Figures, FlowSample, History, LineSample, MAX_NAME_BYTES, MAX_SAMPLES, Sample, SeriesError,
+    About, Figures, FlowSample, History, LineSample, MAX_NAME_BYTES, MAX_SAMPLES, Sample,
+    SeriesError,
 };
 
 fn sample(from: f64, seconds: f64, rate: f64, drops: u64) -> Sample {
@@ -54,8 +55,11 @@ fn a_flow_that_comes_late_is_kept_with_its_share() {
     }
     let first = history.samples().next().expect("some").clone();
     assert_eq!(first.seconds(), 2.0);
-    let flows: Vec<_> =
-        first.lines[0].flows.iter().map(|flow| (&flow.flow[..], flow.figures.bits_per_second)).collect();
+    let flows: Vec<_> = first.lines[0]
+        .flows
+        .iter()
+        .map(|flow| (&flow.flow[..], flow.figures.bits_per_second))
+        .collect();
     assert_eq!(flows, [("a", 50.0), ("b", 50.0)]);
 }
 
@@ -65,7 +69,10 @@ fn what_cannot_be_is_refused() {
     assert_eq!(good.check(1.0), Ok(()));
     assert_eq!(good.check(1.5), Err(SeriesError::Times(1.0, 2.0)));
     assert!(matches!(sample(0.0, f64::NAN, 1.0, 1).check(0.0), Err(SeriesError::Number("to", _))));
-    assert!(matches!(sample(0.0, 1.0, -1.0, 1).check(0.0), Err(SeriesError::Number("bits_per_second", _))));
+    assert!(matches!(
+        sample(0.0, 1.0, -1.0, 1).check(0.0),
+        Err(SeriesError::Number("bits_per_second", _))
+    ));
     assert!(matches!(sample(0.0, 1.0, f64::INFINITY, 1).check(0.0), Err(SeriesError::Number(..))));
     let mut long = good;
     long.lines[0].flows[0].flow = "x".repeat(MAX_NAME_BYTES + 1);

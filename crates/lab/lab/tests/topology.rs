@@ -30,10 +30,15 @@ fn the_ready_ones_are_what_they_say() {
 
     let merge = lab("merge");
     assert_eq!(merge.plan.hosts.len(), 5);
-    let limited: Vec<_> = merge.boxes[0].ports.iter().filter(|port| port.line.rate.is_some()).collect();
+    let limited: Vec<_> =
+        merge.boxes[0].ports.iter().filter(|port| port.line.rate.is_some()).collect();
     assert_eq!((limited.len(), &limited[0].name[..]), (1, "receiver"));
     assert_eq!(limited[0].line.rate.unwrap().bits_per_second(), 2_000_000_000);
-    assert_eq!(limited[0].line.delay, Duration::from_millis(100), "what every line does holds for it too");
+    assert_eq!(
+        limited[0].line.delay,
+        Duration::from_millis(100),
+        "what every line does holds for it too"
+    );
     assert_eq!(limited[0].line.queue, Discipline::DropTail);
 
     let switch = lab("switch");
@@ -46,12 +51,24 @@ fn the_ready_ones_are_what_they_say() {
         [("inside", 16), ("uplink", 2)]
     );
     // All in one network, whichever box they are at; the boxes' own cable has no addresses.
-    let addresses = chassis.plan.hosts.iter().flat_map(|host| &host.interfaces).map(|interface| &interface.addresses);
+    let addresses = chassis
+        .plan
+        .hosts
+        .iter()
+        .flat_map(|host| &host.interfaces)
+        .map(|interface| &interface.addresses);
     let addresses: Vec<_> = addresses.filter(|addresses| !addresses.is_empty()).collect();
     assert_eq!(addresses.len(), 16);
-    assert!(addresses.iter().all(|both| both.len() == 2 && both[0].network() == addresses[0][0].network()));
+    assert!(
+        addresses
+            .iter()
+            .all(|both| both.len() == 2 && both[0].network() == addresses[0][0].network())
+    );
     let trunk = &chassis.boxes[0].ports[15];
-    assert_eq!((&trunk.name[..], trunk.spec.to_string()), ("uplink", "packet:trunk0a@chassis-boxes".to_owned()));
+    assert_eq!(
+        (&trunk.name[..], trunk.spec.to_string()),
+        ("uplink", "packet:trunk0a@chassis-boxes".to_owned())
+    );
     assert_eq!(chassis.boxes[1].ports[0].spec.to_string(), "packet:trunk0b@chassis-boxes");
 }
 
@@ -79,7 +96,14 @@ fn addresses_are_given_as_documented() {
         let interfaces = lab.plan.hosts[host].interfaces.iter();
         let words = |net: &ipnet::IpNet| net.to_string();
         interfaces
-            .map(|i| format!("{} {} {}", i.name, i.mtu, i.addresses.iter().map(words).collect::<Vec<_>>().join(" ")))
+            .map(|i| {
+                format!(
+                    "{} {} {}",
+                    i.name,
+                    i.mtu,
+                    i.addresses.iter().map(words).collect::<Vec<_>>().join(" ")
+                )
+            })
             .collect::<Vec<_>>()
     };
     assert_eq!(
@@ -91,7 +115,10 @@ fn addresses_are_given_as_documented() {
     );
     assert_eq!(
         told(1),
-        ["wan0 9000 192.168.0.1/24 2001:db8::1/64", "eth1 1500 192.168.2.1/24 fd53:7072:6174:2::1/64",]
+        [
+            "wan0 9000 192.168.0.1/24 2001:db8::1/64",
+            "eth1 1500 192.168.2.1/24 fd53:7072:6174:2::1/64",
+        ]
     );
     assert_eq!(
         told(2),
@@ -102,7 +129,10 @@ fn addresses_are_given_as_documented() {
         ]
     );
     let ends = &lab.plan.cables[0].ends;
-    assert_eq!((ends[0].host, &ends[0].interface[..], ends[1].host, &ends[1].interface[..]), (2, "eth2", 1, "eth1"));
+    assert_eq!(
+        (ends[0].host, &ends[0].interface[..], ends[1].host, &ends[1].interface[..]),
+        (2, "eth2", 1, "eth1")
+    );
     let ports: Vec<_> = lab.boxes[0].ports.iter().map(|port| port.spec.to_string()).collect();
     assert_eq!(ports, ["tap:eth0@addresses-c", "tap:wan0@addresses-b", "tap:eth0@addresses-a"]);
     assert!(matches!(lab.boxes[1].ports[0].spec, PortSpec::Tap(_)));
@@ -137,12 +167,18 @@ fn hosts_and_boxes_do_as_told() {
     .unwrap();
     let left = &lab.plan.hosts[0];
     let sysctls: Vec<_> = left.sysctls.iter().map(|(key, value)| (&key[..], &value[..])).collect();
-    assert_eq!(sysctls, [("ipv4.ip_forward", "1"), ("ipv4.tcp_sack", "0"), ("ipv6.conf.all.forwarding", "1")]);
+    assert_eq!(
+        sysctls,
+        [("ipv4.ip_forward", "1"), ("ipv4.tcp_sack", "0"), ("ipv6.conf.all.forwarding", "1")]
+    );
     assert_eq!((left.run.as_deref(), left.routes.len()), (Some("ip address"), 1));
     let wan = &lab.boxes[0];
     assert_eq!(wan.ports[3].spec.to_string(), "xdp:eth8");
     assert_eq!(wan.ports[4].spec.to_string(), "dpdk:net_memif0,role=client");
-    assert_eq!((wan.memory, wan.ports[2].spec.to_string()), (Some(100_000_000), "packet:eth7".to_owned()));
+    assert_eq!(
+        (wan.memory, wan.ports[2].spec.to_string()),
+        (Some(100_000_000), "packet:eth7".to_owned())
+    );
     assert!(
         matches!(&wan.filters[..], [RulePlan { expression, from: Some(0), action: Action::Mirror(2) }] if expression == "tcp port 80")
     );
@@ -162,10 +198,15 @@ fn pairs_of_a_box_are_neighbours_and_rules_and_captures_follow() {
     let lab = lay_out(&text("pairs = [[\"c\", \"a\"], [\"b\", \"d\"]]\n")).unwrap();
     let [wan] = &lab.boxes[..] else { panic!("{lab:?}") };
     assert_eq!(wan.forwarding, Forwarding::Cross);
-    let ports: Vec<_> = wan.ports.iter().map(|port| (&port.name[..], port.line.delay.as_millis())).collect();
+    let ports: Vec<_> =
+        wan.ports.iter().map(|port| (&port.name[..], port.line.delay.as_millis())).collect();
     assert_eq!(ports, [("c", 7), ("a", 0), ("b", 0), ("d", 0)]);
     let interfaces = wan.ports.iter().map(|port| port.spec.to_string());
-    assert!(interfaces.zip(["c", "a", "b", "d"]).all(|(spec, host)| spec == format!("tap:eth0@pairs-{host}")));
+    assert!(
+        interfaces
+            .zip(["c", "a", "b", "d"])
+            .all(|(spec, host)| spec == format!("tap:eth0@pairs-{host}"))
+    );
     assert_eq!(wan.filters[0].from, Some(3));
     assert_eq!(wan.capture.as_ref().unwrap().interfaces, ["c", "a", "b", "d"]);
     for (pairs, told) in [
@@ -188,7 +229,11 @@ fn what_cannot_be_is_said_with_its_place_and_the_mend() {
             "box.other.ports[1]: no host or box \"rihgt\"",
             "add [host.rihgt]",
         ),
-        ("[box.other]\nports = [\"left\", \"left\"]", "box.other.ports[1]: left is a port of it already", "used once"),
+        (
+            "[box.other]\nports = [\"left\", \"left\"]",
+            "box.other.ports[1]: left is a port of it already",
+            "used once",
+        ),
         (
             "[box.other]\nports = [\"left\", \"wan\"]",
             "box.other.ports[1]: box wan has no port other",
@@ -196,20 +241,40 @@ fn what_cannot_be_is_said_with_its_place_and_the_mend() {
         ),
         ("[box.other]\nports = [\"left\"]", "box.other: ports given: 1", "a box has two"),
         ("[box.left]\nports = [\"right\"]", "box.left: a host has the same name", "rename"),
-        ("[box.wan.to.middle]\ndelay = \"1ms\"", "box.wan.to.middle: no port of that name", "they are left, right"),
+        (
+            "[box.wan.to.middle]\ndelay = \"1ms\"",
+            "box.wan.to.middle: no port of that name",
+            "they are left, right",
+        ),
         ("[box.wan.to.left]\nrate = \"0b/s\"", "box.wan.to.left: rate \"0b/s\"", "such as 2Gb/s"),
         ("[box.wan.to.left]\ndelay = \"1h\"", "box.wan.to.left: delay \"1h\"", "such as 100ms"),
-        ("[host.right.at.nowhere]", "host.right.at.nowhere: it is not connected", "name it among its ports"),
+        (
+            "[host.right.at.nowhere]",
+            "host.right.at.nowhere: it is not connected",
+            "name it among its ports",
+        ),
         ("[host.boxes]", "host.boxes: the name is taken", "rename"),
         ("[host.UP]\n[[cable]]\nends = [\"UP\", \"left\"]", "host.UP: ", "use 1 to 32 of a-z"),
-        ("[[cable]]\nends = [\"left\", \"left\"]", "cable[0].ends: both are left", "name two hosts"),
-        ("[[cable]]\nends = [\"left\", \"wan\"]", "cable[0].ends: no host \"wan\"", "add [host.wan]"),
+        (
+            "[[cable]]\nends = [\"left\", \"left\"]",
+            "cable[0].ends: both are left",
+            "name two hosts",
+        ),
+        (
+            "[[cable]]\nends = [\"left\", \"wan\"]",
+            "cable[0].ends: no host \"wan\"",
+            "add [host.wan]",
+        ),
         (
             "[[cable]]\nends = [\"left\", \"right\"]\n[[cable]]\nends = [\"right\", \"left\"]",
             "cable[1].ends: ",
             "a cable already",
         ),
-        ("[[box.wan.filters]]\nmatch = \"ip\"\naction = \"burn\"", "box.wan.filters[0].action: ", "want count, drop"),
+        (
+            "[[box.wan.filters]]\nmatch = \"ip\"\naction = \"burn\"",
+            "box.wan.filters[0].action: ",
+            "want count, drop",
+        ),
         (
             "[[box.wan.filters]]\nmatch = \"ip\"\nfrom = \"up\"\naction = \"drop\"",
             "box.wan.filters[0].from: ",
@@ -221,22 +286,44 @@ fn what_cannot_be_is_said_with_its_place_and_the_mend() {
             "forward = \"switch\"",
         ),
         ("[box.wan.capture]\nfile = \"a\"\nfiles = 2", "box.wan.capture.files: ", "add file-size"),
-        ("[box.wan.capture]\nfile = \"a\"\nfile-size = \"1KB\"", "box.wan.capture: ", "use 1048576"),
-        ("[box.wan.capture]\nfile = \"a\"\nmemory = \"much\"", "box.wan.capture.memory: \"much\"", "such as 64MB"),
+        (
+            "[box.wan.capture]\nfile = \"a\"\nfile-size = \"1KB\"",
+            "box.wan.capture: ",
+            "use 1048576",
+        ),
+        (
+            "[box.wan.capture]\nfile = \"a\"\nmemory = \"much\"",
+            "box.wan.capture.memory: \"much\"",
+            "such as 64MB",
+        ),
     ] {
-        assert!(with(more).starts_with(place) && with(more).contains(mend), "{more}: {}", with(more));
+        assert!(
+            with(more).starts_with(place) && with(more).contains(mend),
+            "{more}: {}",
+            with(more)
+        );
     }
-    let host = |words: &str| lay_out(&PAIR.replace("[host.left]", &format!("[host.left]\n{words}"))).unwrap_err();
+    let host = |words: &str| {
+        lay_out(&PAIR.replace("[host.left]", &format!("[host.left]\n{words}"))).unwrap_err()
+    };
     for (words, place, mend) in [
         (
             "routes = [{ to = \"0.0.0.0/0\", via = \"10.9.9.9\" }]",
             "host.left: no route to 10.9.9.9",
             "a neighbour's address",
         ),
-        ("routes = [{ to = \"::/0\", via = \"10.64.0.2\" }]", "host.left: a route to ::/0", "use the same for both"),
+        (
+            "routes = [{ to = \"::/0\", via = \"10.64.0.2\" }]",
+            "host.left: a route to ::/0",
+            "use the same for both",
+        ),
         ("mtu = 100", "host.left: an MTU of 100", "use 1280 to"),
         ("sysctls = { \"../x\" = 1 }", "host.left: \"../x\" is no sysctl", "name it as behind"),
-        ("at.wan = { interface = \"a name\" }", "host.left: \"a name\" is no name", "letters, digits"),
+        (
+            "at.wan = { interface = \"a name\" }",
+            "host.left: \"a name\" is no name",
+            "letters, digits",
+        ),
         (
             "at.wan = { addresses = [\"10.64.0.7/24\", \"10.64.0.7/16\"] }",
             "host.left.at.wan: 10.64.0.7 is another",
@@ -255,7 +342,8 @@ fn what_cannot_be_is_said_with_its_place_and_the_mend() {
     assert!(error.starts_with("v4: 10.0.0.0/30 is too small"), "{error}");
     let crowd: String = (0..255).map(|n| format!("[host.h{n}]\n")).collect();
     let ports: Vec<_> = (0..255).map(|n| format!("\"h{n}\"")).collect();
-    let error = lay_out(&format!("name = \"x\"\n{crowd}[box.b]\nports = [{}]", ports.join(","))).unwrap_err();
+    let error = lay_out(&format!("name = \"x\"\n{crowd}[box.b]\nports = [{}]", ports.join(",")))
+        .unwrap_err();
     assert!(error.contains("no address is left for it"), "{error}");
 }
 
@@ -295,5 +383,7 @@ proptest! {
 }
 
 fn lay_out(text: &str) -> Result<Lab, String> {
-    Topology::from_toml(text).and_then(|topology| topology.lay_out()).map_err(|error| error.to_string())
+    Topology::from_toml(text)
+        .and_then(|topology| topology.lay_out())
+        .map_err(|error| error.to_string())
 }

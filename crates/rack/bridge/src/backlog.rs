@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-/// Keys that may wait for their way home in one bridge, writes under way included. One more write waits, and then fails.
+/// Keys that may wait for their way home in one bridge, writes under way included. One more write
+/// waits, and then fails.
 pub const MAX_DIRTY: usize = 65_536;
 
 /// The keys that wait, and those under way.
@@ -35,7 +36,11 @@ struct Waiting {
 
 impl Default for Backlog {
     fn default() -> Self {
-        Self { keys: Mutex::default(), ready: Notify::new(), room: Arc::new(Semaphore::new(MAX_DIRTY)) }
+        Self {
+            keys: Mutex::default(),
+            ready: Notify::new(),
+            room: Arc::new(Semaphore::new(MAX_DIRTY)),
+        }
     }
 }
 

@@ -28,7 +28,8 @@ const REST: Duration = Duration::from_millis(200);
 /// Times that a full backlog, or one being drained, is looked at again.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Where write timestamps begin and what the home is, by table: one table of the store for all bridges.
+/// Where write timestamps begin and what the home is, by table: one table of the store for all
+/// bridges.
 const REGISTER: &str = "sprat-bridges";
 
 /// A table in memory with a home. To be cloned and shared.
@@ -69,13 +70,18 @@ impl Near for Store {
         self.client.put(self.table, key, value, condition)
     }
 
-    fn remove(&self, key: &[u8], condition: Condition) -> impl Future<Output = Result<Option<u64>, StoreError>> + Send {
+    fn remove(
+        &self,
+        key: &[u8],
+        condition: Condition,
+    ) -> impl Future<Output = Result<Option<u64>, StoreError>> + Send {
         self.client.remove(self.table, key, condition)
     }
 }
 
 impl Bridged {
-    /// Joins a table and its home, and begins to carry. To be called within a runtime of several threads.
+    /// Joins a table and its home, and begins to carry. To be called within a runtime of several
+    /// threads.
     ///
     /// # Errors
     /// One of the two is not there, or the table has another home.
@@ -83,7 +89,9 @@ impl Bridged {
         let home = Home::connect(&options.home).await?;
         let client = AsyncClient::connect(&options.store)?;
         let table = client.create_table(&options.table).await?;
-        let stamps = register(&client, table, &format!("{}.{}", options.home.keyspace, options.home.table)).await?;
+        let stamps =
+            register(&client, table, &format!("{}.{}", options.home.keyspace, options.home.table))
+                .await?;
         let shared = Arc::new(Shared {
             keeper: Keeper { near: Store { client, table }, far: home, stamps },
             backlog: Backlog::default(),
@@ -183,8 +191,8 @@ impl Bridged {
         Figures { dirty, lag: oldest.as_secs_f64(), trouble, ..self.shared.counters.figures() }
     }
 
-    /// Takes no more writes, and carries home what waits, for so long at most. Returns how many keys are left; the next bridge
-    /// finds them in the store.
+    /// Takes no more writes, and carries home what waits, for so long at most. Returns how many
+    /// keys are left; the next bridge finds them in the store.
     pub async fn close(&self, patience: Duration) -> usize {
         self.shared.closing.store(true, Ordering::Relaxed);
         let until = Instant::now() + patience;
@@ -231,8 +239,9 @@ impl Shared {
     }
 }
 
-/// Where the write timestamps of a table begin: written once, by whichever bridge is first, and never changed. A table that is dropped and
-/// made again has another number, and begins anew, later.
+/// Where the write timestamps of a table begin: written once, by whichever bridge is first, and
+/// never changed. A table that is dropped and made again has another number, and begins anew,
+/// later.
 async fn register(store: &AsyncClient, table: Table, home: &str) -> Result<Stamps, Error> {
     let register = store.create_table(REGISTER).await?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -246,7 +255,10 @@ async fn register(store: &AsyncClient, table: Table, home: &str) -> Result<Stamp
     let entry = store.get(register, &key).await?.ok_or(Error::NotACell)?.value;
     let (base, there) = entry.split_first_chunk().ok_or(Error::NotACell)?;
     if there != home.as_bytes() {
-        return Err(Error::OtherHome { there: String::from_utf8_lossy(there).into_owned(), wanted: home.to_owned() });
+        return Err(Error::OtherHome {
+            there: String::from_utf8_lossy(there).into_owned(),
+            wanted: home.to_owned(),
+        });
     }
     Stamps::new(u64::from_le_bytes(*base))
 }

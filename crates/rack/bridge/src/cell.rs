@@ -71,7 +71,8 @@ impl<'a> Cell<'a> {
     }
 }
 
-/// What stands in the object's place, if it is as it was, once the home has acknowledged the delivery; none: nothing.
+/// What stands in the object's place, if it is as it was, once the home has acknowledged the
+/// delivery; none: nothing.
 #[must_use]
 pub fn after_delivery<'a>(delivery: &Delivery<'a>) -> Option<Cell<'a>> {
     delivery.value.map(Cell::Clean)
@@ -86,15 +87,16 @@ pub struct Delivery<'a> {
     pub value: Option<&'a [u8]>,
 }
 
-/// How write timestamps follow from versions: by adding what was fixed when the table was made. Both grow together, so that the home keeps
-/// the newest, in whatever order it hears of them.
+/// How write timestamps follow from versions: by adding what was fixed when the table was made.
+/// Both grow together, so that the home keeps the newest, in whatever order it hears of them.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Stamps {
     base: i64,
 }
 
 impl Stamps {
-    /// Those of a table made at this time, microseconds since 1970: above all timestamps that clocks gave before.
+    /// Those of a table made at this time, microseconds since 1970: above all timestamps that
+    /// clocks gave before.
     ///
     /// # Errors
     /// [`Error::Base`]: no timestamps are left above it.

@@ -20,7 +20,9 @@ pub enum Error {
         error: String,
     },
     /// An object that no bridge wrote.
-    #[error("an object of this table was not written by a bridge; give the bridge a table of its own")]
+    #[error(
+        "an object of this table was not written by a bridge; give the bridge a table of its own"
+    )]
     NotACell,
     /// Somebody else writes to the home.
     #[error(
@@ -75,7 +77,9 @@ pub enum Error {
     #[error("the bridge is being closed; nothing was changed")]
     Closed,
     /// Nobody can be let in.
-    #[error("cannot listen at {listen}: {error}; is somebody else there? --listen names another address")]
+    #[error(
+        "cannot listen at {listen}: {error}; is somebody else there? --listen names another address"
+    )]
     Listen {
         /// Where.
         listen: SocketAddr,

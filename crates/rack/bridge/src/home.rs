@@ -14,10 +14,12 @@ use tokio::time::timeout;
 /// How long an instance may take to take a connection.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// How long the cluster may take to answer before a bridge stands: small machines take seconds to make a table.
+/// How long the cluster may take to answer before a bridge stands: small machines take seconds to
+/// make a table.
 const SETUP: Duration = Duration::from_secs(90);
 
-/// What a mutation has besides key and value, bytes, and some to spare: the table's number, columns, timestamps.
+/// What a mutation has besides key and value, bytes, and some to spare: the table's number,
+/// columns, timestamps.
 const MUTATION_OVERHEAD: usize = 256;
 
 /// A row as it is at home.
@@ -46,13 +48,17 @@ impl Home {
     /// Nobody is there, or it will not have it.
     pub async fn connect(options: &HomeOptions) -> Result<Self, Error> {
         options.check()?;
-        let late = Error::Home { doing: options.contacts.join(", "), error: format!("no answer for {SETUP:?}") };
+        let late = Error::Home {
+            doing: options.contacts.join(", "),
+            error: format!("no answer for {SETUP:?}"),
+        };
         timeout(SETUP, Self::set_up(options)).await.unwrap_or(Err(late))
     }
 
     async fn set_up(options: &HomeOptions) -> Result<Self, Error> {
         let HomeOptions { keyspace, table, datacenter, replication, .. } = options;
-        let session = SessionBuilder::new().known_nodes(&options.contacts).connection_timeout(CONNECT);
+        let session =
+            SessionBuilder::new().known_nodes(&options.contacts).connection_timeout(CONNECT);
         let session = session.disallow_shard_aware_port(true).build().await;
         let session = session.map_err(|error| failed(&options.contacts.join(", "), &error))?;
         let state = session.get_cluster_state();
@@ -64,10 +70,13 @@ impl Home {
             );
             make(&session, text).await?;
         }
-        let text = format!("CREATE TABLE IF NOT EXISTS {keyspace}.{table} (key blob PRIMARY KEY, value blob)");
+        let text = format!(
+            "CREATE TABLE IF NOT EXISTS {keyspace}.{table} (key blob PRIMARY KEY, value blob)"
+        );
         make(&session, text).await?;
         let read = format!("SELECT value, WRITETIME(value) FROM {keyspace}.{table} WHERE key = ?");
-        let write = format!("INSERT INTO {keyspace}.{table} (key, value) VALUES (?, ?) USING TIMESTAMP ?");
+        let write =
+            format!("INSERT INTO {keyspace}.{table} (key, value) VALUES (?, ?) USING TIMESTAMP ?");
         let delete = format!("DELETE FROM {keyspace}.{table} USING TIMESTAMP ? WHERE key = ?");
         Ok(Self {
             read: prepare(&session, options, read).await?,
@@ -78,8 +87,8 @@ impl Home {
         })
     }
 
-    /// The most bytes of key and value that a row may have, as the instance that was asked is set: it refuses more, for
-    /// ever, so they are not to be acknowledged.
+    /// The most bytes of key and value that a row may have, as the instance that was asked is set:
+    /// it refuses more, for ever, so they are not to be acknowledged.
     pub(crate) fn longest(&self) -> usize {
         self.longest
     }
@@ -87,16 +96,24 @@ impl Home {
 
 impl Far for Home {
     async fn read(&self, key: &[u8]) -> Result<Option<Stored>, Error> {
-        let rows = self.session.execute_unpaged(&self.read, (key,)).await.map_err(|error| failed("a read", &error))?;
+        let rows = self
+            .session
+            .execute_unpaged(&self.read, (key,))
+            .await
+            .map_err(|error| failed("a read", &error))?;
         let rows = rows.into_rows_result().map_err(|error| failed("a read", &error))?;
         let row = rows.maybe_first_row::<(Option<Vec<u8>>, Option<i64>)>();
         let row = row.map_err(|error| failed("a read", &error))?;
-        Ok(row.and_then(|(value, stamp)| value.zip(stamp)).map(|(value, stamp)| Stored { value, stamp }))
+        Ok(row
+            .and_then(|(value, stamp)| value.zip(stamp))
+            .map(|(value, stamp)| Stored { value, stamp }))
     }
 
     async fn apply(&self, key: &[u8], delivery: &Delivery<'_>) -> Result<(), Error> {
         let done = match delivery.value {
-            Some(value) => self.session.execute_unpaged(&self.write, (key, value, delivery.stamp)).await,
+            Some(value) => {
+                self.session.execute_unpaged(&self.write, (key, value, delivery.stamp)).await
+            }
             None => self.session.execute_unpaged(&self.delete, (delivery.stamp, key)).await,
         };
         done.map(drop).map_err(|error| failed("a write", &error))
@@ -107,10 +124,13 @@ async fn longest(session: &Session) -> usize {
     let mut longest = usize::MAX;
     for (setting, parts) in [("max_mutation_size", 1), ("commitlog_segment_size", 2)] {
         let text = format!("SELECT value FROM system_views.settings WHERE name = '{setting}'");
-        // Who may not look, or is too old to tell, has what Cassandra comes with: more than a bridge takes.
+        // Who may not look, or is too old to tell, has what Cassandra comes with: more than a
+        // bridge takes.
         let Ok(told) = session.query_unpaged(text, ()).await else { continue };
         let Ok(rows) = told.into_rows_result() else { continue };
-        let Ok(Some((Some(value),))) = rows.maybe_first_row::<(Option<String>,)>() else { continue };
+        let Ok(Some((Some(value),))) = rows.maybe_first_row::<(Option<String>,)>() else {
+            continue;
+        };
         let Ok(bytes) = sprat_units::size(&value) else { continue };
         let most = usize::try_from(bytes / parts).unwrap_or(usize::MAX);
         longest = longest.min(most.saturating_sub(MUTATION_OVERHEAD));
@@ -125,8 +145,13 @@ async fn make(session: &Session, text: String) -> Result<(), Error> {
     made.map(drop).map_err(|error| failed(&statement.contents, &error))
 }
 
-async fn prepare(session: &Session, options: &HomeOptions, text: String) -> Result<PreparedStatement, Error> {
-    let mut prepared = session.prepare(text.as_str()).await.map_err(|error| failed(&text, &error))?;
+async fn prepare(
+    session: &Session,
+    options: &HomeOptions,
+    text: String,
+) -> Result<PreparedStatement, Error> {
+    let mut prepared =
+        session.prepare(text.as_str()).await.map_err(|error| failed(&text, &error))?;
     prepared.set_consistency(options.consistency);
     prepared.set_request_timeout(Some(options.timeout));
     // Each delivery says in full what is to be where, and as of when.

@@ -1,5 +1,6 @@
-//! What is done to one key, between memory and home: reads, writes, deliveries, and leaving memory. All that makes a bridge right is
-//! here, and all by conditions on versions, so that any number of bridges may do it at once and each may end at any point.
+//! What is done to one key, between memory and home: reads, writes, deliveries, and leaving memory.
+//! All that makes a bridge right is here, and all by conditions on versions, so that any number of
+//! bridges may do it at once and each may end at any point.
 
 use crate::cell::{Cell, Stamps, after_delivery};
 use crate::error::Error;
@@ -10,7 +11,8 @@ use std::future::Future;
 /// How often a read begins anew because others made and removed what it met.
 const TRIES: usize = 64;
 
-/// A table in memory: of the store, whose versions grow with each write of a key, across removals too.
+/// A table in memory: of the store, whose versions grow with each write of a key, across removals
+/// too.
 pub trait Near {
     /// The object of a key.
     fn get(&self, key: &[u8]) -> impl Future<Output = Result<Option<Object>, StoreError>> + Send;
@@ -22,7 +24,11 @@ pub trait Near {
         condition: Condition,
     ) -> impl Future<Output = Result<u64, StoreError>> + Send;
     /// Removes an object if the condition holds; the version it had.
-    fn remove(&self, key: &[u8], condition: Condition) -> impl Future<Output = Result<Option<u64>, StoreError>> + Send;
+    fn remove(
+        &self,
+        key: &[u8],
+        condition: Condition,
+    ) -> impl Future<Output = Result<Option<u64>, StoreError>> + Send;
 }
 
 /// A home: of what is written to it, it keeps what has the highest write timestamp.
@@ -30,7 +36,11 @@ pub trait Far {
     /// The row of a key.
     fn read(&self, key: &[u8]) -> impl Future<Output = Result<Option<Stored>, Error>> + Send;
     /// Has a delivery applied; after an error it may have been, or be later.
-    fn apply(&self, key: &[u8], delivery: &crate::Delivery<'_>) -> impl Future<Output = Result<(), Error>> + Send;
+    fn apply(
+        &self,
+        key: &[u8],
+        delivery: &crate::Delivery<'_>,
+    ) -> impl Future<Output = Result<(), Error>> + Send;
 }
 
 /// What a read found.
@@ -96,22 +106,30 @@ impl<N: Near + Sync, F: Far + Sync> Keeper<N, F> {
             }
         }
         let row = self.far.read(key).await?;
-        // What was read was right while the place was ours. If it no longer is, nothing is put there; nor need it be.
+        // What was read was right while the place was ours. If it no longer is, nothing is put
+        // there; nor need it be.
         if let Some(version) = place {
             let condition = Condition::Version(version);
             match &row {
-                Some(row) if row.stamp >= self.stamps.of(version) => self.newer(key, version, row.stamp).await?,
-                Some(row) => drop(self.near.put(key, &Cell::Clean(&row.value).encode(), condition).await),
+                Some(row) if row.stamp >= self.stamps.of(version) => {
+                    self.newer(key, version, row.stamp).await?
+                }
+                Some(row) => {
+                    drop(self.near.put(key, &Cell::Clean(&row.value).encode(), condition).await)
+                }
                 None => drop(self.near.remove(key, condition).await),
             }
         }
         Ok(Read { value: row.map(|row| row.value), hit: false })
     }
 
-    /// The home has something newer than a place in memory: fine if the place is gone, for then somebody wrote.
+    /// The home has something newer than a place in memory: fine if the place is gone, for then
+    /// somebody wrote.
     async fn newer(&self, key: &[u8], version: u64, found: i64) -> Result<(), Error> {
         match self.near.get(key).await? {
-            Some(object) if object.version == version => Err(Error::Foreign { found, ours: self.stamps.of(version) }),
+            Some(object) if object.version == version => {
+                Err(Error::Foreign { found, ours: self.stamps.of(version) })
+            }
             _ => Ok(()),
         }
     }
@@ -123,7 +141,9 @@ impl<N: Near + Sync, F: Far + Sync> Keeper<N, F> {
     pub async fn carry(&self, key: &[u8]) -> Result<Carried, Error> {
         let Some(object) = self.near.get(key).await? else { return Ok(Carried::Nothing) };
         let cell = Cell::parse(&object.value)?;
-        let Some(delivery) = cell.delivery(object.version, self.stamps) else { return Ok(Carried::Nothing) };
+        let Some(delivery) = cell.delivery(object.version, self.stamps) else {
+            return Ok(Carried::Nothing);
+        };
         self.far.apply(key, &delivery).await?;
         let same = Condition::Version(object.version);
         let settled = match after_delivery(&delivery) {

@@ -1,11 +1,12 @@
 //! Tables in the store's memory whose large, slow home is Apache Cassandra.
 //!
-//! A write is acknowledged when the store has it durably; it reaches Cassandra afterwards, as often as need be, and in effect once: its
-//! write timestamp follows from the version that the store gave it ([`Stamps`]). What is not in memory is read from there.
-//! `docs/decisions/0025-bridge.md` says why nothing is lost and nothing comes back.
+//! A write is acknowledged when the store has it durably; it reaches Cassandra afterwards, as often
+//! as need be, and in effect once: its write timestamp follows from the version that the store gave
+//! it ([`Stamps`]). What is not in memory is read from there. `docs/decisions/0025-bridge.md` says
+//! why nothing is lost and nothing comes back.
 //!
-//! [`Bridged`] does it. The parts that decide anything are without time and network: [`Keeper`] with [`Cell`] and [`Stamps`], and [`Backlog`].
-//! [`serve`] lets programs in that speak to Redis.
+//! [`Bridged`] does it. The parts that decide anything are without time and network: [`Keeper`]
+//! with [`Cell`] and [`Stamps`], and [`Backlog`]. [`serve`] lets programs in that speak to Redis.
 
 mod backlog;
 mod bridged;

@@ -44,8 +44,11 @@ impl HomeOptions {
             return Err(Error::NoContacts);
         }
         for name in [&self.keyspace, &self.table] {
-            let fine = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
-            if name.len() > 48 || !name.starts_with(|first: char| first.is_ascii_lowercase()) || !name.bytes().all(fine)
+            let fine =
+                |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+            if name.len() > 48
+                || !name.starts_with(|first: char| first.is_ascii_lowercase())
+                || !name.bytes().all(fine)
             {
                 return Err(Error::Name(name.clone()));
             }

@@ -1,7 +1,8 @@
-//! What Redis' clients ask, and what they are answered: RESP2, of which questions are arrays of strings and nothing else.
+//! What Redis' clients ask, and what they are answered: RESP2, of which questions are arrays of
+//! strings and nothing else.
 //!
-//! The parser is our own as it is all of forty lines, and as parsers of all of RESP follow arrays within arrays as deep as
-//! whoever sends them likes.
+//! The parser is our own as it is all of forty lines, and as parsers of all of RESP follow arrays
+//! within arrays as deep as whoever sends them likes.
 
 use crate::cell::MAX_BRIDGED_VALUE;
 
@@ -26,7 +27,8 @@ pub struct Parts<'a> {
 /// The parts of the first question in `bytes`; none if it is not complete.
 ///
 /// # Errors
-/// What came is no question, or too long: what to answer before the connection is closed, as nobody knows where the next begins.
+/// What came is no question, or too long: what to answer before the connection is closed, as nobody
+/// knows where the next begins.
 pub fn parse(bytes: &[u8]) -> Result<Option<Parts<'_>>, &'static str> {
     let (Some(count), mut at) = line(bytes, b'*')? else { return incomplete(bytes) };
     if count > MAX_ARGUMENTS {
@@ -39,7 +41,9 @@ pub fn parse(bytes: &[u8]) -> Result<Option<Parts<'_>>, &'static str> {
             return Err("ERR a part is longer than the longest value, 1048575 bytes");
         }
         let begin = at + head;
-        let (Some(part), Some(end)) = (bytes.get(begin..begin + len), bytes.get(begin + len..begin + len + 2)) else {
+        let (Some(part), Some(end)) =
+            (bytes.get(begin..begin + len), bytes.get(begin + len..begin + len + 2))
+        else {
             return incomplete(bytes);
         };
         if end != b"\r\n" {
@@ -66,8 +70,11 @@ fn line(bytes: &[u8], mark: u8) -> Result<(Option<usize>, usize), &'static str> 
         return if head.len() < MAX_LINE { Ok((None, 0)) } else { Err("ERR a number is too long") };
     };
     let digits = &head[1..end];
-    let number = std::str::from_utf8(digits).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
-    let number = number.and_then(|text| text.parse().ok()).ok_or("ERR want a number of parts or bytes")?;
+    let number = std::str::from_utf8(digits)
+        .ok()
+        .filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+    let number =
+        number.and_then(|text| text.parse().ok()).ok_or("ERR want a number of parts or bytes")?;
     Ok((Some(number), end + 2))
 }
 
@@ -106,7 +113,8 @@ impl<'a> Question<'a> {
             (b"GET", [key]) => Ok(Self::Get(key)),
             (b"SET", [key, value]) => Ok(Self::Set(key, value)),
             (b"SET", [_, _, ..]) => {
-                Err("ERR SET takes a key and a value, and no options: nothing expires here".to_owned())
+                Err("ERR SET takes a key and a value, and no options: nothing expires here"
+                    .to_owned())
             }
             (b"MGET", [_, ..]) => Ok(Self::Mget(rest.to_vec())),
             (b"DEL", [_, ..]) => Ok(Self::Del(rest.to_vec())),
@@ -116,7 +124,10 @@ impl<'a> Question<'a> {
             (b"PING" | b"GET" | b"SET" | b"MGET" | b"DEL", _) => {
                 Err(format!("ERR wrong number of arguments for {}", String::from_utf8_lossy(&name)))
             }
-            _ => Err("ERR unknown command; there are GET, SET, DEL, MGET, PING, INFO, QUIT".to_owned()),
+            _ => {
+                Err("ERR unknown command; there are GET, SET, DEL, MGET, PING, INFO, QUIT"
+                    .to_owned())
+            }
         }
     }
 }
@@ -152,7 +163,9 @@ impl Answer {
                 to.extend(format!("*{}\r\n", all.len()).bytes());
                 all.iter().for_each(|one| one.encode(to));
             }
-            Self::Error(why) => to.extend(format!("-{}\r\n", why.replace(['\r', '\n'], " ")).bytes()),
+            Self::Error(why) => {
+                to.extend(format!("-{}\r\n", why.replace(['\r', '\n'], " ")).bytes())
+            }
         }
     }
 }

@@ -32,7 +32,8 @@ impl Running {
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
         let runtime = Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
         let (bridged, listener) = runtime.block_on(async {
-            let listener = TcpListener::bind(listen).await.map_err(|error| Error::Listen { listen, error })?;
+            let listener =
+                TcpListener::bind(listen).await.map_err(|error| Error::Listen { listen, error })?;
             Bridged::open(options).await.map(|bridged| (bridged, listener))
         })?;
         let address = listener.local_addr()?;
@@ -52,8 +53,8 @@ impl Running {
         self.bridged.figures()
     }
 
-    /// Takes no more writes, and carries home what waits, for so long at most. Returns how many keys are left: the next bridge
-    /// finds them in the store.
+    /// Takes no more writes, and carries home what waits, for so long at most. Returns how many
+    /// keys are left: the next bridge finds them in the store.
     #[must_use]
     pub fn close(self, patience: Duration) -> usize {
         let left = self.runtime.block_on(self.bridged.close(patience));

@@ -16,7 +16,8 @@ pub const MAX_CONNECTIONS: usize = 1_024;
 /// Bytes of values in one answer.
 pub const MAX_ANSWER: usize = 64 << 20;
 
-/// Rest after a connection could not be taken: the system is short of something, or the other side has gone.
+/// Rest after a connection could not be taken: the system is short of something, or the other side
+/// has gone.
 const REST: Duration = Duration::from_millis(50);
 
 /// Answers whoever comes, until it is dropped.
@@ -56,9 +57,9 @@ async fn connection(mut stream: TcpStream, bridged: &Bridged) -> std::io::Result
                     Answer::Simple("OK").encode(&mut answers);
                     return stream.write_all(&answers).await;
                 }
-                Ok(question) => {
-                    answer(bridged, question).await.unwrap_or_else(|why| Answer::Error(format!("ERR {why}")))
-                }
+                Ok(question) => answer(bridged, question)
+                    .await
+                    .unwrap_or_else(|why| Answer::Error(format!("ERR {why}"))),
                 Err(why) => Answer::Error(why),
             };
             answer.encode(&mut answers);

@@ -1,5 +1,5 @@
-//! Looks through all of a table, again and again: finds what a bridge that is gone left behind, and has leave memory what is at home when
-//! there is too much.
+//! Looks through all of a table, again and again: finds what a bridge that is gone left behind, and
+//! has leave memory what is at home when there is too much.
 
 use crate::bridged::Shared;
 use crate::cell::Cell;
@@ -29,18 +29,24 @@ pub(crate) struct Sweep {
 
 impl Sweep {
     /// Starts with a first look at once.
-    pub(crate) fn start(options: &Options, table: Table, shared: Arc<Shared>) -> Result<Self, Error> {
+    pub(crate) fn start(
+        options: &Options,
+        table: Table,
+        shared: Arc<Shared>,
+    ) -> Result<Self, Error> {
         let (wake, woken) = sync_channel(1);
         let (ready, is_ready) = sync_channel(1);
         let stop = Arc::new(AtomicBool::new(false));
-        let (stopped, store, name) = (Arc::clone(&stop), options.store.clone(), options.table.clone());
+        let (stopped, store, name) =
+            (Arc::clone(&stop), options.store.clone(), options.table.clone());
         let (memory, period) = (options.memory, options.sweep);
         let run = move || {
             // A client is its thread's own: it is made there.
-            let opened = Client::connect(&store).and_then(|mut client| match client.table(&name)? {
-                found if found == table => Ok(client),
-                _ => Err(StoreError::TableDropped(table.0)),
-            });
+            let opened =
+                Client::connect(&store).and_then(|mut client| match client.table(&name)? {
+                    found if found == table => Ok(client),
+                    _ => Err(StoreError::TableDropped(table.0)),
+                });
             let client = match opened {
                 Ok(client) => client,
                 Err(error) => return drop(ready.send(Err(error))),
@@ -141,7 +147,8 @@ impl Sweeper {
             }
             return Ok(());
         }
-        let stays = *over == 0 || recent.is_some_and(|recent| self.shared.references.has(recent, &row.key));
+        let stays =
+            *over == 0 || recent.is_some_and(|recent| self.shared.references.has(recent, &row.key));
         if stays && cell != Cell::Loading {
             return Ok(());
         }

@@ -1,5 +1,6 @@
-//! Readers, writers, carriers and a sweeper at once, in any order, with faults, each ended at any point: what a key's users see is as
-//! if there were one place, and in the end the home has what was written last.
+//! Readers, writers, carriers and a sweeper at once, in any order, with faults, each ended at any
+//! point: what a key's users see is as if there were one place, and in the end the home has what
+//! was written last.
 #![allow(missing_docs, reason = "a test is no library")]
 
 use crate::pretend;
@@ -57,9 +58,11 @@ fn number(value: &[u8]) -> u64 {
     u64::from_le_bytes(value.try_into().expect("values of this test are numbers"))
 }
 
-/// Every write that was ever begun: its version and what it wrote. Later faults may lose its answer.
+/// Every write that was ever begun: its version and what it wrote. Later faults may lose its
+/// answer.
 fn act(act: &Act, keeper: &Rc<Keeper<Near, Far>>, history: &History, clock: &Clock) -> Task {
-    let (keeper, history, clock, act) = (Rc::clone(keeper), Rc::clone(history), Rc::clone(clock), act.clone());
+    let (keeper, history, clock, act) =
+        (Rc::clone(keeper), Rc::clone(history), Rc::clone(clock), act.clone());
     Box::pin(async move {
         let begun = tick(&clock);
         let saw = |key, what| {
@@ -76,7 +79,8 @@ fn act(act: &Act, keeper: &Rc<Keeper<Near, Far>>, history: &History, clock: &Clo
                 let value = matches!(act, Act::Write(_)).then_some(begun as u64);
                 let bytes = value.map(u64::to_le_bytes);
                 let cell = bytes.as_ref().map_or(Cell::Gone, |bytes| Cell::Dirty(bytes));
-                if let Ok(version) = keeper.near.put(&[key], &cell.encode(), Condition::None).await {
+                if let Ok(version) = keeper.near.put(&[key], &cell.encode(), Condition::None).await
+                {
                     saw(key, What::Wrote(version));
                 }
             }
@@ -124,7 +128,10 @@ fn run(acts: &[Act], choices: &[u8], faults: u8) {
         }
         let last = shared.last_written(key);
         let row = shared.row(key);
-        assert_eq!(row.as_ref().map(|row| number(&row.value)), last.as_ref().and_then(|last| last.0));
+        assert_eq!(
+            row.as_ref().map(|row| number(&row.value)),
+            last.as_ref().and_then(|last| last.0)
+        );
         if let (Some(row), Some((_, version))) = (row, last) {
             assert_eq!(row.stamp, stamps.of(version));
         }
@@ -162,8 +169,11 @@ fn check(history: &[Seen], shared: &Shared) {
                 What::Wrote(version) => *version,
                 What::Read(value) => {
                     let nothing_yet = (value.is_none() && floor == 0).then_some(0);
-                    let found = nothing_yet.or_else(|| of(*value).find(|version| *version >= floor));
-                    found.unwrap_or_else(|| panic!("key {key}: {seen:?} is older than {floor}: {versions:?}"))
+                    let found =
+                        nothing_yet.or_else(|| of(*value).find(|version| *version >= floor));
+                    found.unwrap_or_else(|| {
+                        panic!("key {key}: {seen:?} is older than {floor}: {versions:?}")
+                    })
                 }
             };
             floors.push((seen.ended, version));

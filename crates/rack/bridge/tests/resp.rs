@@ -51,7 +51,10 @@ fn limits_have_names() {
     let long = format!("*1\r\n${}\r\n", MAX_QUESTION + 1);
     assert!(parse(long.as_bytes()).unwrap_err().contains("longest value"));
     assert!(parse(b"*99999999999999999999\r\n").is_err());
-    assert!(parse(b"*1\r\n*1\r\n").unwrap_err().contains("array of strings"), "no arrays within arrays");
+    assert!(
+        parse(b"*1\r\n*1\r\n").unwrap_err().contains("array of strings"),
+        "no arrays within arrays"
+    );
     assert!(parse(b"PING\r\n").is_err());
     assert!(parse(b"*-1\r\n").is_err());
     assert!(parse(b"*1\r\n$1\r\nab\r\n").unwrap_err().contains("end"));

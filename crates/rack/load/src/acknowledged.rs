@@ -8,7 +8,8 @@ pub const MAX_LOST: usize = 100;
 
 /// Of each key the highest number of a write that was acknowledged.
 ///
-/// Writes carry their number as Cassandra's write timestamp, so that the highest one stays, in whichever order they arrive.
+/// Writes carry their number as Cassandra's write timestamp, so that the highest one stays, in
+/// whichever order they arrive.
 #[derive(Debug)]
 pub struct Acknowledged {
     base: u64,
@@ -53,7 +54,8 @@ pub struct Verified {
 }
 
 impl Acknowledged {
-    /// Of `keys` keys none is acknowledged yet. `base` is what stamps begin from: when the run began, us since 1970.
+    /// Of `keys` keys none is acknowledged yet. `base` is what stamps begin from: when the run
+    /// began, us since 1970.
     #[must_use]
     pub fn new(base: u64, keys: u64) -> Self {
         Self { base, highest: (0..keys).map(|_| AtomicU64::new(0)).collect() }
@@ -77,8 +79,9 @@ impl Acknowledged {
         self.highest.len() as u64
     }
 
-    /// What to say of a key of which `acknowledged` was the highest number before it was read, and whose value has the stamp
-    /// `found`. Earlier runs' stamps are below this run's base: rates are limited so that numbers stay behind microseconds.
+    /// What to say of a key of which `acknowledged` was the highest number before it was read, and
+    /// whose value has the stamp `found`. Earlier runs' stamps are below this run's base: rates
+    /// are limited so that numbers stay behind microseconds.
     #[must_use]
     pub fn judge(&self, key: u64, acknowledged: u64, found: Option<u64>) -> Verdict {
         let found = found.map_or(0, |stamp| stamp.saturating_sub(self.base));

@@ -23,13 +23,15 @@ use tokio::time::timeout;
 /// How long an address may take to take a connection.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// How long the cluster may take to answer all that is asked before a load: small machines take seconds to make a table.
+/// How long the cluster may take to answer all that is asked before a load: small machines take
+/// seconds to make a table.
 const SETUP: Duration = Duration::from_secs(90);
 
 /// Connections to each node. Requests share them.
 const CONNECTIONS: NonZeroUsize = NonZeroUsize::new(2).expect("not 0");
 
-/// How many different values there are: they are cut out of random bytes, which no compression makes smaller.
+/// How many different values there are: they are cut out of random bytes, which no compression
+/// makes smaller.
 const FILLS: usize = 4_096;
 
 /// The stream of chance that is the values'.
@@ -47,14 +49,16 @@ pub struct Cassandra {
 }
 
 impl Cassandra {
-    /// Finds the cluster of a checked load, and makes what is missing of its keyspace and its table.
+    /// Finds the cluster of a checked load, and makes what is missing of its keyspace and its
+    /// table.
     ///
     /// # Errors
     /// Nobody is there, or it will not have it.
     pub async fn connect(load: &Load) -> Result<Self, LoadError> {
         reach(&load.contacts).await?;
         let contacts = load.contacts.join(", ");
-        let late = LoadError::Session { contacts, error: format!("it has not answered for {SETUP:?}") };
+        let late =
+            LoadError::Session { contacts, error: format!("it has not answered for {SETUP:?}") };
         timeout(SETUP, Self::set_up(load)).await.unwrap_or(Err(late))
     }
 
@@ -65,10 +69,10 @@ impl Cassandra {
             .pool_size(PoolSize::PerHost(CONNECTIONS))
             .disallow_shard_aware_port(true)
             .prefer_datacenter(load.datacenter.clone());
-        let session = session
-            .build()
-            .await
-            .map_err(|error| LoadError::Session { contacts: load.contacts.join(", "), error: error.to_string() })?;
+        let session = session.build().await.map_err(|error| LoadError::Session {
+            contacts: load.contacts.join(", "),
+            error: error.to_string(),
+        })?;
         check_datacenter(&session, load)?;
         make(&session, keyspace(load)).await?;
         check_keyspace(&session, load)?;
@@ -83,11 +87,17 @@ impl Cassandra {
             _ => Vec::new(),
         };
         let mut chance = Chance::stream(load.seed, STREAM);
-        let fill = (0..(load.value_bytes + FILLS).div_ceil(8)).flat_map(|_| chance.draw().to_le_bytes()).collect();
+        let fill = (0..(load.value_bytes + FILLS).div_ceil(8))
+            .flat_map(|_| chance.draw().to_le_bytes())
+            .collect();
         Ok(Self { session, write, read, rows, fill, value_bytes: load.value_bytes })
     }
 
-    async fn execute(&self, statement: &PreparedStatement, values: impl SerializeRow) -> Result<QueryResult, Failure> {
+    async fn execute(
+        &self,
+        statement: &PreparedStatement,
+        values: impl SerializeRow,
+    ) -> Result<QueryResult, Failure> {
         self.session.execute_unpaged(statement, values).await.map_err(|error| failure(&error))
     }
 
@@ -96,7 +106,11 @@ impl Cassandra {
     }
 
     async fn read(&self, values: impl SerializeRow) -> Result<Answer, Failure> {
-        let rows = self.execute(&self.read, values).await?.into_rows_result().map_err(|error| unreadable(&error))?;
+        let rows = self
+            .execute(&self.read, values)
+            .await?
+            .into_rows_result()
+            .map_err(|error| unreadable(&error))?;
         Ok(if rows.rows_num() > 0 { Answer::Done } else { Answer::Nothing })
     }
 
@@ -116,13 +130,16 @@ impl Target for Cassandra {
             }
             Operation::Get { key } => self.read((key.cast_signed(),)).await,
             Operation::Append { sensor, at } => {
-                self.write((sensor.cast_signed(), bucket(at), at.cast_signed(), self.value(at))).await
+                self.write((sensor.cast_signed(), bucket(at), at.cast_signed(), self.value(at)))
+                    .await
             }
             Operation::Newest { sensor, at } => self.read((sensor.cast_signed(), bucket(at))).await,
             Operation::Grow { partition, row } => {
                 self.write((partition.cast_signed(), row.cast_signed(), self.value(row))).await
             }
-            Operation::Slice { partition, row } => self.read((partition.cast_signed(), row.cast_signed())).await,
+            Operation::Slice { partition, row } => {
+                self.read((partition.cast_signed(), row.cast_signed())).await
+            }
         }
     }
 
@@ -154,16 +171,23 @@ async fn reach(contacts: &[String]) -> Result<(), LoadError> {
 
 fn check_datacenter(session: &Session, load: &Load) -> Result<(), LoadError> {
     let state = session.get_cluster_state();
-    let datacenters = || state.get_nodes_info().iter().filter_map(|node| node.datacenter.as_deref());
+    let datacenters =
+        || state.get_nodes_info().iter().filter_map(|node| node.datacenter.as_deref());
     match datacenters().filter(|name| *name == load.datacenter).count() {
         0 => Err(LoadError::Datacenter {
             contacts: load.contacts.join(", "),
             wanted: load.datacenter.clone(),
-            there: datacenters().collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>().join(", "),
+            there: datacenters()
+                .collect::<BTreeSet<_>>()
+                .into_iter()
+                .collect::<Vec<_>>()
+                .join(", "),
         }),
-        nodes if nodes < load.replication => {
-            Err(LoadError::Nodes { replication: load.replication, datacenter: load.datacenter.clone(), nodes })
-        }
+        nodes if nodes < load.replication => Err(LoadError::Nodes {
+            replication: load.replication,
+            datacenter: load.datacenter.clone(),
+            nodes,
+        }),
         _ => Ok(()),
     }
 }
@@ -182,7 +206,10 @@ fn check_keyspace(session: &Session, load: &Load) -> Result<(), LoadError> {
         true => Ok(()),
         false => Err(LoadError::Keyspace {
             keyspace: load.keyspace.clone(),
-            there: strategy.map_or_else(|| "nothing that was found".to_owned(), |strategy| format!("{strategy:?}")),
+            there: strategy.map_or_else(
+                || "nothing that was found".to_owned(),
+                |strategy| format!("{strategy:?}"),
+            ),
             wanted: format!("{} in {}", load.replication, load.datacenter),
         }),
     }
@@ -192,10 +219,17 @@ async fn make(session: &Session, text: String) -> Result<(), LoadError> {
     let mut statement = Statement::new(text);
     statement.set_request_timeout(Some(SETUP));
     let made = session.query_unpaged(statement.clone(), ()).await;
-    made.map(drop).map_err(|error| LoadError::Statement { statement: statement.contents, error: error.to_string() })
+    made.map(drop).map_err(|error| LoadError::Statement {
+        statement: statement.contents,
+        error: error.to_string(),
+    })
 }
 
-async fn prepare(session: &Session, load: &Load, text: String) -> Result<PreparedStatement, LoadError> {
+async fn prepare(
+    session: &Session,
+    load: &Load,
+    text: String,
+) -> Result<PreparedStatement, LoadError> {
     let mut prepared = session
         .prepare(text.as_str())
         .await
@@ -207,14 +241,20 @@ async fn prepare(session: &Session, load: &Load, text: String) -> Result<Prepare
         Consistency::All => Level::All,
     });
     prepared.set_request_timeout(Some(load.timeout));
-    // Each write says in full what is to be where, and may be done twice: the driver asks another node when one breaks off.
+    // Each write says in full what is to be where, and may be done twice: the driver asks another
+    // node when one breaks off.
     prepared.set_is_idempotent(true);
     Ok(prepared)
 }
 
 /// How many rows each partition has.
-async fn rows(session: &Session, last: &PreparedStatement, partitions: u64) -> Result<Vec<u64>, LoadError> {
-    let wrong = |error: String| LoadError::Statement { statement: last.get_statement().to_owned(), error };
+async fn rows(
+    session: &Session,
+    last: &PreparedStatement,
+    partitions: u64,
+) -> Result<Vec<u64>, LoadError> {
+    let wrong =
+        |error: String| LoadError::Statement { statement: last.get_statement().to_owned(), error };
     let mut counts = Vec::new();
     for partition in 0..partitions {
         let found = session.execute_unpaged(last, (partition.cast_signed(),)).await;
@@ -240,8 +280,12 @@ fn failure(error: &ExecutionError) -> Failure {
     let kind = match error {
         ExecutionError::RequestTimeout(_) => "no answer in time",
         ExecutionError::EmptyPlan | ExecutionError::ConnectionPoolError(_) => "no connection",
-        ExecutionError::LastAttemptError(RequestAttemptError::BrokenConnectionError(_)) => "connection broken",
-        ExecutionError::LastAttemptError(RequestAttemptError::UnableToAllocStreamId) => "connection full",
+        ExecutionError::LastAttemptError(RequestAttemptError::BrokenConnectionError(_)) => {
+            "connection broken"
+        }
+        ExecutionError::LastAttemptError(RequestAttemptError::UnableToAllocStreamId) => {
+            "connection full"
+        }
         ExecutionError::LastAttemptError(RequestAttemptError::DbError(error, _)) => match error {
             DbError::Unavailable { .. } => "replicas unavailable",
             DbError::Overloaded => "overloaded",

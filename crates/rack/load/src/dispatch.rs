@@ -13,7 +13,8 @@ use tokio::runtime::Handle;
 /// How much later than asked the kernel may wake this thread, ns; 50 us where nothing is said.
 const TIMER_SLACK: NonZeroU64 = NonZeroU64::new(1_000).expect("not 0");
 
-/// The last of each wait is spent awake: to be woken takes about as long. At rates above its inverse a core is busy with it.
+/// The last of each wait is spent awake: to be woken takes about as long. At rates above its
+/// inverse a core is busy with it.
 const SPIN: Duration = Duration::from_micros(50);
 
 /// Longest sleep: after it, somebody may have said to stop.
@@ -54,7 +55,8 @@ pub(crate) fn dispatch<T: Target>(
     batch.post(shared, usize::MAX);
 }
 
-/// What was dispatched in the window that time is in: told once for all, so that this thread hardly ever waits for a lock.
+/// What was dispatched in the window that time is in: told once for all, so that this thread hardly
+/// ever waits for a lock.
 #[derive(Default)]
 struct Batch {
     window: usize,
@@ -91,7 +93,9 @@ async fn perform<T: Target>(shared: Arc<Shared<T>>, operation: Operation, intend
     let sent = shared.now();
     let result = shared.target.perform(operation).await;
     let ended = shared.now();
-    if let (Ok(_), Operation::Put { key, stamp }, Some(acknowledged)) = (&result, operation, &shared.acknowledged) {
+    if let (Ok(_), Operation::Put { key, stamp }, Some(acknowledged)) =
+        (&result, operation, &shared.acknowledged)
+    {
         acknowledged.note(key, stamp);
     }
     shared.record(intended, sent, ended, result);

@@ -10,7 +10,8 @@ pub const MAX_CONTACTS: usize = 64;
 /// Most steps of the rate.
 pub const MAX_STEPS: usize = 10_000;
 
-/// Highest rate, operations a second: numbers of operations stay behind microseconds, so that a later run's write timestamps are above an earlier one's.
+/// Highest rate, operations a second: numbers of operations stay behind microseconds, so that a
+/// later run's write timestamps are above an earlier one's.
 pub const MAX_RATE: f64 = 1e6;
 
 /// Most keys, and most sensors.
@@ -75,15 +76,18 @@ pub struct Load {
     pub datacenter: String,
     /// Replicas of each row there.
     pub replication: usize,
-    /// How long an answer may take, the driver's retries on other nodes included, from when the operation was sent.
+    /// How long an answer may take, the driver's retries on other nodes included, from when the
+    /// operation was sent.
     pub timeout: Duration,
     /// How long a window is.
     pub window: Duration,
-    /// Most operations under way; those that would be beyond are counted as not sent, and are not sent later.
+    /// Most operations under way; those that would be beyond are counted as not sent, and are not
+    /// sent later.
     pub outstanding: usize,
     /// Where chance comes from: the same seed gives the same operations at the same times.
     pub seed: u64,
-    /// Whether to remember which writes were acknowledged, for verification. Of [`Workload::KeyValue`] only.
+    /// Whether to remember which writes were acknowledged, for verification. Of
+    /// [`Workload::KeyValue`] only.
     pub remember: bool,
 }
 
@@ -105,7 +109,8 @@ pub enum Arrivals {
     Poisson,
 }
 
-/// What is written and read. Keys, sensors and partitions are picked by chance, each as often as the others.
+/// What is written and read. Keys, sensors and partitions are picked by chance, each as often as
+/// the others.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Workload {
     /// Keys with one value each, which is overwritten.
@@ -118,7 +123,8 @@ pub enum Workload {
         /// How many.
         sensors: u64,
     },
-    /// Partitions that grow with each write, from run to run; reads ask for rows from anywhere in one.
+    /// Partitions that grow with each write, from run to run; reads ask for rows from anywhere in
+    /// one.
     Wide {
         /// How many.
         partitions: u64,
@@ -180,7 +186,9 @@ pub enum LoadError {
         there: String,
     },
     /// There are too few nodes.
-    #[error("{replication} replicas in {datacenter}, which has {nodes} nodes: ask for {nodes} at most, or add nodes")]
+    #[error(
+        "{replication} replicas in {datacenter}, which has {nodes} nodes: ask for {nodes} at most, or add nodes"
+    )]
     Nodes {
         /// Replicas that were asked for.
         replication: usize,
@@ -216,7 +224,9 @@ pub enum LoadError {
     #[error("acknowledged writes were not remembered: set `remember` before the load")]
     NotRemembered,
     /// Too many keys could not be read.
-    #[error("{unread} keys could not be read, the first because: {example}; verify again when the cluster answers")]
+    #[error(
+        "{unread} keys could not be read, the first because: {example}; verify again when the cluster answers"
+    )]
     Unread {
         /// How many, until it was given up.
         unread: u64,
@@ -226,8 +236,9 @@ pub enum LoadError {
 }
 
 impl Load {
-    /// On a cluster, with these rates; all else is as one asks for it without thinking: 100,000 keys with 100 bytes each, half reads, local quorums of three
-    /// replicas in `dc1`, 10 s for an answer, windows of 1 s.
+    /// On a cluster, with these rates; all else is as one asks for it without thinking: 100,000
+    /// keys with 100 bytes each, half reads, local quorums of three replicas in `dc1`, 10 s for
+    /// an answer, windows of 1 s.
     #[must_use]
     pub fn new<C: Into<String>>(contacts: impl IntoIterator<Item = C>, steps: Vec<Step>) -> Self {
         Self {
@@ -282,7 +293,11 @@ impl Load {
             Workload::Wide { partitions } => within("partitions", partitions, 1, MAX_PARTITIONS)?,
         }
         if self.remember && !matches!(self.workload, Workload::KeyValue { .. }) {
-            return Err(value("remember", "true", "keys and values as the workload: others are not verified"));
+            return Err(value(
+                "remember",
+                "true",
+                "keys and values as the workload: others are not verified",
+            ));
         }
         if !(0.0..=1.0).contains(&self.reads) {
             return Err(value("reads", self.reads, "a share from 0 to 1"));
@@ -299,10 +314,16 @@ impl Load {
         }
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         if !(1..=MAX_NAME).contains(&self.datacenter.len()) || !self.datacenter.chars().all(plain) {
-            return Err(value("datacenter", &self.datacenter, "1 to 48 letters, digits, dashes, dots and underscores"));
+            return Err(value(
+                "datacenter",
+                &self.datacenter,
+                "1 to 48 letters, digits, dashes, dots and underscores",
+            ));
         }
-        let times =
-            [("timeout", self.timeout, MIN_TIMEOUT, MAX_TIMEOUT), ("window", self.window, MIN_WINDOW, MAX_WINDOW)];
+        let times = [
+            ("timeout", self.timeout, MIN_TIMEOUT, MAX_TIMEOUT),
+            ("window", self.window, MIN_WINDOW, MAX_WINDOW),
+        ];
         for (key, time, least, most) in times {
             if !(least..=most).contains(&time) {
                 return Err(value(key, format!("{time:?}"), format!("{least:?} to {most:?}")));
@@ -310,7 +331,8 @@ impl Load {
         }
         let most = self.window.saturating_mul(u32::try_from(MAX_WINDOWS).unwrap_or(u32::MAX));
         if self.duration() > most {
-            let want = format!("{most:?} at most with windows of {:?}, or longer windows", self.window);
+            let want =
+                format!("{most:?} at most with windows of {:?}, or longer windows", self.window);
             return Err(value("duration", format!("{:?}", self.duration()), want));
         }
         Ok(())
@@ -320,7 +342,11 @@ impl Load {
         within("steps", self.steps.len(), 1, MAX_STEPS)?;
         for step in &self.steps {
             if !(0.0..=MAX_RATE).contains(&step.rate) {
-                return Err(value("rate", step.rate, format!("0 to {MAX_RATE} operations a second")));
+                return Err(value(
+                    "rate",
+                    step.rate,
+                    format!("0 to {MAX_RATE} operations a second"),
+                ));
             }
             if step.duration.is_zero() {
                 return Err(value("duration of a step", "0", "more than nothing"));

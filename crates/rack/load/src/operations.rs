@@ -20,7 +20,8 @@ pub enum Operation {
     Put {
         /// Which.
         key: u64,
-        /// The operation's number upon the run's base: the time of the write, us since 1970, and what its value begins with.
+        /// The operation's number upon the run's base: the time of the write, us since 1970, and
+        /// what its value begins with.
         stamp: u64,
     },
     /// Read a key's value.
@@ -71,8 +72,8 @@ pub struct Operations {
 }
 
 impl Operations {
-    /// Of a load that has been checked. `base` is when it began, us since 1970; `rows` are those that partitions have
-    /// already, none where nothing is said.
+    /// Of a load that has been checked. `base` is when it began, us since 1970; `rows` are those
+    /// that partitions have already, none where nothing is said.
     #[must_use]
     pub fn new(load: &Load, base: u64, mut rows: Vec<u64>) -> Self {
         if let Workload::Wide { partitions } = load.workload {
@@ -90,11 +91,19 @@ impl Operations {
         match self.workload {
             Workload::KeyValue { keys } => {
                 let key = self.chance.below(keys);
-                if read { Operation::Get { key } } else { Operation::Put { key, stamp: self.base + self.number } }
+                if read {
+                    Operation::Get { key }
+                } else {
+                    Operation::Put { key, stamp: self.base + self.number }
+                }
             }
             Workload::Series { sensors } => {
                 let sensor = self.chance.below(sensors);
-                if read { Operation::Newest { sensor, at } } else { Operation::Append { sensor, at } }
+                if read {
+                    Operation::Newest { sensor, at }
+                } else {
+                    Operation::Append { sensor, at }
+                }
             }
             Workload::Wide { partitions } => {
                 let partition = self.chance.below(partitions);

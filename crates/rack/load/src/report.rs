@@ -48,23 +48,31 @@ pub struct Report {
 }
 
 impl Report {
-    /// Whether all that was asked was delivered when it was asked: no window missed, nothing not sent, no failure.
+    /// Whether all that was asked was delivered when it was asked: no window missed, nothing not
+    /// sent, no failure.
     #[must_use]
     pub fn kept_rate(&self) -> bool {
         self.asked > 0 && self.missed.is_empty() && self.not_sent == 0 && self.failed == 0
     }
 }
 
-/// Full windows in which less was delivered than was asked, by number: below [`KEPT_SHARE`] of it, and more than [`EDGE`] operations short, be it of
-/// windows before. Where answers take longer than a twentieth of a window, the first one after each rise of the rate is among them.
+/// Full windows in which less was delivered than was asked, by number: below [`KEPT_SHARE`] of it,
+/// and more than [`EDGE`] operations short, be it of windows before. Where answers take longer than
+/// a twentieth of a window, the first one after each rise of the rate is among them.
 #[must_use]
 pub fn missed(windows: &[Window]) -> Vec<usize> {
     let (mut expected, mut delivered) = (0, 0);
     let mut misses = |window: &Window| {
         expected += window.asked - window.not_sent - window.failed;
         delivered += window.delivered;
-        let short = window.asked.saturating_sub(window.delivered).max(expected.saturating_sub(delivered));
+        let short =
+            window.asked.saturating_sub(window.delivered).max(expected.saturating_sub(delivered));
         window.full && (window.delivered as f64) < KEPT_SHARE * window.asked as f64 && short > EDGE
     };
-    windows.iter().enumerate().filter(|(_, window)| misses(window)).map(|(number, _)| number).collect()
+    windows
+        .iter()
+        .enumerate()
+        .filter(|(_, window)| misses(window))
+        .map(|(number, _)| number)
+        .collect()
 }

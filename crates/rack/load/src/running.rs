@@ -134,7 +134,8 @@ impl<T: Target> Running<T> {
             crate::Workload::KeyValue { keys } if load.remember => Some(keys),
             _ => None,
         };
-        let (schedule, operations) = (Schedule::new(&load), Operations::new(&load, base, target.rows()));
+        let (schedule, operations) =
+            (Schedule::new(&load), Operations::new(&load, base, target.rows()));
         let windows = Windows::new(load.window, load.duration());
         let failures = Failures::default();
         let shared = Arc::new(Shared {
@@ -148,12 +149,23 @@ impl<T: Target> Running<T> {
             stop: AtomicBool::new(false),
             acknowledged: keys.map(|keys| Acknowledged::new(base, keys)),
             window: u64::try_from(load.window.as_nanos()).expect("an hour at most"),
-            record: Mutex::new(Record { windows, failures, found_nothing: 0, asked_until: u64::MAX, over: false }),
+            record: Mutex::new(Record {
+                windows,
+                failures,
+                found_nothing: 0,
+                asked_until: u64::MAX,
+                over: false,
+            }),
         });
         let (its, handle) = (Arc::clone(&shared), threads.get().handle().clone());
         let dispatcher = std::thread::Builder::new().name("sprat-load".to_owned());
         let dispatcher = dispatcher.spawn(move || dispatch(&its, schedule, operations, &handle))?;
-        Ok(Self { shared, dispatcher: Some(dispatcher), threads: Some(threads), timeout: load.timeout })
+        Ok(Self {
+            shared,
+            dispatcher: Some(dispatcher),
+            threads: Some(threads),
+            timeout: load.timeout,
+        })
     }
 
     /// How it goes.
@@ -163,7 +175,8 @@ impl<T: Target> Running<T> {
         let elapsed = Instant::now().saturating_duration_since(shared.begin);
         let record = shared.lock();
         let (done, failed) = record.windows.ended();
-        let over = shared.now().min(u64::try_from(shared.length.as_nanos()).unwrap_or(u64::MAX)) / shared.window;
+        let over = shared.now().min(u64::try_from(shared.length.as_nanos()).unwrap_or(u64::MAX))
+            / shared.window;
         let last = usize::try_from(over).ok().and_then(|over| over.checked_sub(1));
         let last = last.map(|window| record.windows.window(window, record.asked_until));
         drop(record);
@@ -194,7 +207,10 @@ impl<T: Target> Running<T> {
 
     /// Waits for its end: what is under way after the last start gets the timeout and a second.
     #[must_use]
-    #[expect(clippy::disallowed_methods, reason = "the caller's thread, which waits here and does nothing else")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the caller's thread, which waits here and does nothing else"
+    )]
     pub fn finish(mut self) -> Finished<T> {
         let dispatcher = self.dispatcher.take().expect("it is taken here and when it is dropped");
         while !dispatcher.is_finished() {
@@ -207,7 +223,9 @@ impl<T: Target> Running<T> {
             true => patience.min(STOP_PATIENCE),
             false => patience,
         };
-        while self.shared.outstanding.load(Ordering::Acquire) > 0 && dispatched.elapsed() < patient(&self.shared) {
+        while self.shared.outstanding.load(Ordering::Acquire) > 0
+            && dispatched.elapsed() < patient(&self.shared)
+        {
             std::thread::sleep(LOOK);
         }
         let report = self.shared.report();
@@ -226,7 +244,8 @@ impl<T: Target> Drop for Running<T> {
 }
 
 impl<T: Target> Finished<T> {
-    /// Reads every key, and says which acknowledged writes are gone. Takes as long as reading them does, and can be asked again.
+    /// Reads every key, and says which acknowledged writes are gone. Takes as long as reading them
+    /// does, and can be asked again.
     ///
     /// # Errors
     /// Acknowledged writes were not remembered, or too many keys cannot be read.
@@ -238,7 +257,8 @@ impl<T: Target> Finished<T> {
 impl<T> Shared<T> {
     /// Now, ns from the beginning.
     pub(crate) fn now(&self) -> u64 {
-        u64::try_from(Instant::now().saturating_duration_since(self.begin).as_nanos()).unwrap_or(u64::MAX)
+        u64::try_from(Instant::now().saturating_duration_since(self.begin).as_nanos())
+            .unwrap_or(u64::MAX)
     }
 
     pub(crate) fn window_of(&self, offset: u64) -> usize {
@@ -253,7 +273,13 @@ impl<T> Shared<T> {
         self.lock().asked_until = until;
     }
 
-    pub(crate) fn record(&self, intended: u64, sent: u64, ended: u64, result: Result<Answer, Failure>) {
+    pub(crate) fn record(
+        &self,
+        intended: u64,
+        sent: u64,
+        ended: u64,
+        result: Result<Answer, Failure>,
+    ) {
         let mut record = self.lock();
         if record.over {
             return;
@@ -274,7 +300,8 @@ impl<T> Shared<T> {
         record.failures.count("no answer", unanswered, "no answer when the time for it was up");
         let (done, failed) = record.windows.ended();
         let [response, service, lateness] = record.windows.times();
-        let (sent, not_sent) = (self.sent.load(Ordering::Relaxed), self.not_sent.load(Ordering::Relaxed));
+        let (sent, not_sent) =
+            (self.sent.load(Ordering::Relaxed), self.not_sent.load(Ordering::Relaxed));
         assert_eq!(sent, done + failed, "what was sent was done, or has failed");
         assert_eq!(record.failures.total(), failed, "failures are all of a kind or another");
         Report {
@@ -304,8 +331,11 @@ impl<T> Shared<T> {
 
 impl Threads {
     fn start() -> Result<Self, LoadError> {
-        let runtime =
-            Builder::new_multi_thread().worker_threads(WORKERS).thread_name("sprat-load-io").enable_all().build()?;
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(WORKERS)
+            .thread_name("sprat-load-io")
+            .enable_all()
+            .build()?;
         Ok(Self(Some(runtime)))
     }
 

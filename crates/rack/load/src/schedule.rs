@@ -6,8 +6,9 @@ use std::time::Duration;
 
 /// Starts of operations, nanoseconds from the beginning, in order.
 ///
-/// Rates are summed up over time, and an operation starts where the sum passes the next whole number, so that slow steps and steps
-/// shorter than the time between two operations come out right. With [`Arrivals::Poisson`] the next number is by chance away, one on average.
+/// Rates are summed up over time, and an operation starts where the sum passes the next whole
+/// number, so that slow steps and steps shorter than the time between two operations come out
+/// right. With [`Arrivals::Poisson`] the next number is by chance away, one on average.
 #[derive(Clone, Debug)]
 pub struct Schedule {
     steps: Vec<Step>,
@@ -59,7 +60,8 @@ impl Iterator for Schedule {
             Arrivals::Even => 1.0,
             Arrivals::Poisson => gap(&mut self.chance),
         };
-        let at = u64::try_from(Duration::from_secs_f64(at).as_nanos()).expect("a checked load ends within centuries");
+        let at = u64::try_from(Duration::from_secs_f64(at).as_nanos())
+            .expect("a checked load ends within centuries");
         self.last = self.last.max(at); // where two steps meet, rounding may go back by a nanosecond
         Some(self.last)
     }

@@ -28,7 +28,9 @@ pub(crate) fn statements(load: &Load) -> Statements {
     match load.workload {
         Workload::KeyValue { .. } => Statements {
             table: format!("{create} {keyspace}.kv (key bigint PRIMARY KEY, value blob)"),
-            write: format!("INSERT INTO {keyspace}.kv (key, value) VALUES (?, ?) USING TIMESTAMP ?"),
+            write: format!(
+                "INSERT INTO {keyspace}.kv (key, value) VALUES (?, ?) USING TIMESTAMP ?"
+            ),
             read: format!("SELECT value FROM {keyspace}.kv WHERE key = ?"),
             last: None,
         },
@@ -37,15 +39,25 @@ pub(crate) fn statements(load: &Load) -> Statements {
                 "{create} {keyspace}.series (sensor bigint, bucket int, at bigint, value blob, \
                  PRIMARY KEY ((sensor, bucket), at)) WITH CLUSTERING ORDER BY (at DESC)"
             ),
-            write: format!("INSERT INTO {keyspace}.series (sensor, bucket, at, value) VALUES (?, ?, ?, ?)"),
-            read: format!("SELECT at, value FROM {keyspace}.series WHERE sensor = ? AND bucket = ? LIMIT {SLICE_ROWS}"),
+            write: format!(
+                "INSERT INTO {keyspace}.series (sensor, bucket, at, value) VALUES (?, ?, ?, ?)"
+            ),
+            read: format!(
+                "SELECT at, value FROM {keyspace}.series WHERE sensor = ? AND bucket = ? LIMIT {SLICE_ROWS}"
+            ),
             last: None,
         },
         Workload::Wide { .. } => Statements {
-            table: format!("{create} {keyspace}.wide (part bigint, row bigint, value blob, PRIMARY KEY (part, row))"),
+            table: format!(
+                "{create} {keyspace}.wide (part bigint, row bigint, value blob, PRIMARY KEY (part, row))"
+            ),
             write: format!("INSERT INTO {keyspace}.wide (part, row, value) VALUES (?, ?, ?)"),
-            read: format!("SELECT row, value FROM {keyspace}.wide WHERE part = ? AND row >= ? LIMIT {SLICE_ROWS}"),
-            last: Some(format!("SELECT row FROM {keyspace}.wide WHERE part = ? ORDER BY row DESC LIMIT 1")),
+            read: format!(
+                "SELECT row, value FROM {keyspace}.wide WHERE part = ? AND row >= ? LIMIT {SLICE_ROWS}"
+            ),
+            last: Some(format!(
+                "SELECT row FROM {keyspace}.wide WHERE part = ? ORDER BY row DESC LIMIT 1"
+            )),
         },
     }
 }

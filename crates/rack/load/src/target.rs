@@ -8,7 +8,8 @@ pub trait Target: Send + Sync + 'static {
     ///
     /// # Errors
     /// It was refused, or there was no answer in time.
-    fn perform(&self, operation: Operation) -> impl Future<Output = Result<Answer, Failure>> + Send;
+    fn perform(&self, operation: Operation)
+    -> impl Future<Output = Result<Answer, Failure>> + Send;
 
     /// The stamp that a key's value carries; none where it has no value.
     ///

@@ -23,8 +23,9 @@ const PAUSE: Duration = Duration::from_millis(200);
 pub(crate) async fn verify<T: Target>(shared: &Arc<Shared<T>>) -> Result<Verified, LoadError> {
     let keys = shared.acknowledged.as_ref().ok_or(LoadError::NotRemembered)?.keys();
     let next = Arc::new((AtomicU64::new(0), AtomicU64::new(0)));
-    let readers: Vec<_> =
-        (0..READERS.min(keys)).map(|_| tokio::spawn(read(Arc::clone(shared), Arc::clone(&next)))).collect();
+    let readers: Vec<_> = (0..READERS.min(keys))
+        .map(|_| tokio::spawn(read(Arc::clone(shared), Arc::clone(&next))))
+        .collect();
     let (mut verified, mut example) = (Verified::default(), None);
     for reader in readers {
         let (found, failure) = reader.await.map_err(std::io::Error::from)?;
@@ -41,7 +42,10 @@ pub(crate) async fn verify<T: Target>(shared: &Arc<Shared<T>>) -> Result<Verifie
 }
 
 /// Takes one key after the other, until there are no more or too many cannot be read.
-async fn read<T: Target>(shared: Arc<Shared<T>>, next: Arc<(AtomicU64, AtomicU64)>) -> (Verified, Option<Failure>) {
+async fn read<T: Target>(
+    shared: Arc<Shared<T>>,
+    next: Arc<(AtomicU64, AtomicU64)>,
+) -> (Verified, Option<Failure>) {
     let (next, unread) = &*next;
     let acknowledged = shared.acknowledged.as_ref().expect("the caller has looked");
     let (mut verified, mut example) = (Verified::default(), None);

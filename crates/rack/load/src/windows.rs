@@ -34,7 +34,8 @@ pub struct Quantiles {
 pub struct Window {
     /// When it begins, seconds from the beginning.
     pub begins: f64,
-    /// Whether operations were asked for during all of it: not in the last one of a run that was stopped.
+    /// Whether operations were asked for during all of it: not in the last one of a run that was
+    /// stopped.
     pub full: bool,
     /// Operations that were to start in it.
     pub asked: u64,
@@ -104,16 +105,22 @@ impl Windows {
     /// For a run so long, in windows so long.
     #[must_use]
     pub fn new(length: Duration, total: Duration) -> Self {
-        let nanos = |time: Duration| u64::try_from(time.as_nanos()).expect("a checked load ends within centuries");
+        let nanos = |time: Duration| {
+            u64::try_from(time.as_nanos()).expect("a checked load ends within centuries")
+        };
         let (length, total) = (nanos(length), nanos(total));
         let count = usize::try_from(total.div_ceil(length)).unwrap_or(usize::MAX);
-        assert!((1..=MAX_WINDOWS).contains(&count), "a checked load has some windows and not too many");
+        assert!(
+            (1..=MAX_WINDOWS).contains(&count),
+            "a checked load has some windows and not too many"
+        );
         let (counts, open) = (vec![Counts::default(); count], BTreeMap::new());
         let (spare, times) = (Vec::new(), Times::new());
         Self { length, total, counts, passed: 0, open, spare, times, done: 0, failed: 0, late: 0 }
     }
 
-    /// Which window an offset from the beginning is in, ns. The last one has what is behind it, too.
+    /// Which window an offset from the beginning is in, ns. The last one has what is behind it,
+    /// too.
     #[must_use]
     pub fn at(&self, offset: u64) -> usize {
         usize::try_from(offset / self.length).unwrap_or(usize::MAX).min(self.counts.len() - 1)
@@ -131,12 +138,16 @@ impl Windows {
     /// An operation ended.
     pub fn answered(&mut self, answered: Answered) {
         let window = self.at(answered.intended);
-        let times = self.open.entry(window).or_insert_with(|| self.spare.pop().unwrap_or_else(Times::new));
+        let times =
+            self.open.entry(window).or_insert_with(|| self.spare.pop().unwrap_or_else(Times::new));
         times.record(answered);
         if answered.done {
             self.counts[window].done += 1;
             self.done += 1;
-            match self.counts.get_mut(usize::try_from(answered.ended / self.length).unwrap_or(usize::MAX)) {
+            match self
+                .counts
+                .get_mut(usize::try_from(answered.ended / self.length).unwrap_or(usize::MAX))
+            {
                 Some(during) => during.delivered += 1,
                 None => self.late += 1,
             }
@@ -147,11 +158,13 @@ impl Windows {
         self.close(window);
     }
 
-    /// A window as it is by now. Operations of one that is not yet over, ns from the beginning, may be missing.
+    /// A window as it is by now. Operations of one that is not yet over, ns from the beginning, may
+    /// be missing.
     #[must_use]
     pub fn window(&self, window: usize, asked_until: u64) -> Window {
         let counts = &self.counts[window];
-        let [response, service, lateness] = self.open.get(&window).map_or(counts.times, |times| times.quantiles());
+        let [response, service, lateness] =
+            self.open.get(&window).map_or(counts.times, |times| times.quantiles());
         let begins = window as u64 * self.length;
         Window {
             begins: Duration::from_nanos(begins).as_secs_f64(),
@@ -174,8 +187,9 @@ impl Windows {
         (self.done, self.failed)
     }
 
-    /// Ends all windows: nothing was asked from `asked_until` on, ns from the beginning, and what has no answer by now has failed. Gives the windows that
-    /// have begun by then, and how many operations had no answer.
+    /// Ends all windows: nothing was asked from `asked_until` on, ns from the beginning, and what
+    /// has no answer by now has failed. Gives the windows that have begun by then, and how many
+    /// operations had no answer.
     pub fn end(&mut self, asked_until: u64) -> (Vec<Window>, u64) {
         let mut unanswered = 0;
         for window in 0..self.counts.len() {
@@ -186,8 +200,15 @@ impl Windows {
             self.failed += open;
         }
         self.dispatched(0, 0, 0, usize::MAX);
-        let begun = usize::try_from(asked_until.min(self.total).div_ceil(self.length)).unwrap_or(usize::MAX).max(1);
-        ((0..begun.min(self.counts.len())).map(|window| self.window(window, asked_until)).collect(), unanswered)
+        let begun = usize::try_from(asked_until.min(self.total).div_ceil(self.length))
+            .unwrap_or(usize::MAX)
+            .max(1);
+        (
+            (0..begun.min(self.counts.len()))
+                .map(|window| self.window(window, asked_until))
+                .collect(),
+            unanswered,
+        )
     }
 
     /// Of all windows that are over, response, service and lateness.
@@ -202,7 +223,8 @@ impl Windows {
         self.late
     }
 
-    /// Reduces a window that nothing can come to any more: histograms are too large to keep one for each.
+    /// Reduces a window that nothing can come to any more: histograms are too large to keep one for
+    /// each.
     fn close(&mut self, window: usize) {
         let counts = &mut self.counts[window];
         if window >= self.passed || counts.done + counts.failed < counts.sent {
@@ -218,7 +240,8 @@ impl Windows {
 
 impl Times {
     fn new() -> Self {
-        let histogram = || Histogram::new_with_bounds(1, MAX_MICROS, DIGITS).expect("bounds that are right");
+        let histogram =
+            || Histogram::new_with_bounds(1, MAX_MICROS, DIGITS).expect("bounds that are right");
         Self([histogram(), histogram(), histogram()])
     }
 

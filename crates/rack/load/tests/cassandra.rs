@@ -4,8 +4,8 @@
 use crate::support;
 use rustix::process::Signal;
 use sprat_load::{
-    Arrivals, Cassandra, Consistency, Finished, Load, LoadError, Operation, Operations, Running, Step, Target as _,
-    Workload,
+    Arrivals, Cassandra, Consistency, Finished, Load, LoadError, Operation, Operations, Running,
+    Step, Target as _, Workload,
 };
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -39,7 +39,11 @@ fn finish(running: Running) -> Finished {
 #[track_caller]
 fn nothing_lost(finished: &Finished, keys: u64) {
     let verified = finished.verify().unwrap_or_else(|error| panic!("{error}"));
-    assert_eq!((verified.checked, verified.lost_keys, verified.unread), (keys, 0, 0), "{verified:?}");
+    assert_eq!(
+        (verified.checked, verified.lost_keys, verified.unread),
+        (keys, 0, 0),
+        "{verified:?}"
+    );
 }
 
 fn tell(what: &str, finished: &Finished) {
@@ -47,7 +51,12 @@ fn tell(what: &str, finished: &Finished) {
     let delivered: Vec<u64> = report.windows.iter().map(|window| window.delivered).collect();
     eprintln!(
         "{what}: response {:?}, service {:?}, lateness {:?}, delivered {delivered:?}, missed {:?}, failed {} {:?}",
-        report.response, report.service, report.lateness, report.missed, report.failed, report.failures
+        report.response,
+        report.service,
+        report.lateness,
+        report.missed,
+        report.failed,
+        report.failures
     );
 }
 
@@ -68,7 +77,9 @@ fn a_real_cassandra_is_loaded_and_its_stall_is_seen() {
     values.steps[0].duration = Duration::from_secs(1);
     nothing_lost(&run(values), 300);
 
-    for (what, workload) in [("series", Workload::Series { sensors: 20 }), ("wide", Workload::Wide { partitions: 3 })] {
+    for (what, workload) in
+        [("series", Workload::Series { sensors: 20 }), ("wide", Workload::Wide { partitions: 3 })]
+    {
         let finished = run(load(&node, 300.0, 2, workload));
         tell(what, &finished);
         let report = &finished.report;
@@ -76,11 +87,20 @@ fn a_real_cassandra_is_loaded_and_its_stall_is_seen() {
         assert!(report.found_nothing < 200, "most reads find what was written: {report:?}");
     }
     let again = load(&node, 100.0, 1, Workload::Wide { partitions: 3 });
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let there = runtime.block_on(Cassandra::connect(&again)).unwrap_or_else(|error| panic!("{error}")).rows();
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let there = runtime
+        .block_on(Cassandra::connect(&again))
+        .unwrap_or_else(|error| panic!("{error}"))
+        .rows();
     let mut operations = Operations::new(&again, 1, Vec::new());
-    let written = (0..600).filter(|_| matches!(operations.next(0), Operation::Grow { .. })).count() as u64;
-    assert_eq!(there.iter().sum::<u64>(), written, "it goes on from the rows that are there: {there:?}");
+    let written =
+        (0..600).filter(|_| matches!(operations.next(0), Operation::Grow { .. })).count() as u64;
+    assert_eq!(
+        there.iter().sum::<u64>(),
+        written,
+        "it goes on from the rows that are there: {there:?}"
+    );
     assert_eq!(run(again).report.found_nothing, 0);
 
     a_stall_is_seen(&node);

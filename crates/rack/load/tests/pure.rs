@@ -1,7 +1,9 @@
 //! What decides when and what: schedules, operations, what a load must be.
 
 use proptest::prelude::*;
-use sprat_load::{Arrivals, Load, LoadError, MAX_RATE, Operation, Operations, Schedule, Step, Workload};
+use sprat_load::{
+    Arrivals, Load, LoadError, MAX_RATE, Operation, Operations, Schedule, Step, Workload,
+};
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -33,14 +35,18 @@ fn even_starts_are_where_arithmetic_puts_them() {
 
 #[test]
 fn ramps_have_both_ends() {
-    let rates: Vec<f64> = Step::ramp(100.0, 500.0, 5, Duration::from_secs(1)).iter().map(|step| step.rate).collect();
+    let rates: Vec<f64> =
+        Step::ramp(100.0, 500.0, 5, Duration::from_secs(1)).iter().map(|step| step.rate).collect();
     assert_eq!(rates, [100.0, 200.0, 300.0, 400.0, 500.0]);
     assert_eq!(Step::ramp(100.0, 500.0, 1, Duration::from_secs(1))[0].rate, 100.0);
     assert!(Step::ramp(100.0, 500.0, 0, Duration::from_secs(1)).is_empty());
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    prop::collection::vec((0.0..5_000.0, 1_u64..2_000).prop_map(|(rate, millis)| step(rate, millis)), 1..6)
+    prop::collection::vec(
+        (0.0..5_000.0, 1_u64..2_000).prop_map(|(rate, millis)| step(rate, millis)),
+        1..6,
+    )
 }
 
 proptest! {
@@ -141,7 +147,9 @@ fn what_means_nothing_is_named() {
         }),
         ("sensors", |load| load.workload = Workload::Series { sensors: 0 }),
         ("partitions", |load| load.workload = Workload::Wide { partitions: 1 << 20 }),
-        ("remember", |load| (load.workload, load.remember) = (Workload::Wide { partitions: 1 }, true)),
+        ("remember", |load| {
+            (load.workload, load.remember) = (Workload::Wide { partitions: 1 }, true)
+        }),
         ("reads", |load| load.reads = f64::NAN),
         ("value bytes", |load| load.value_bytes = 7),
         ("keyspace", |load| load.keyspace = "a; DROP KEYSPACE b".to_owned()),

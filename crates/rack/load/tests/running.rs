@@ -1,7 +1,9 @@
 //! Whole runs against what stands in Cassandra's place, and may stand still, fail and forget.
 #![allow(clippy::disallowed_methods, reason = "a test that waits for what runs beside it")]
 
-use sprat_load::{Answer, Failure, Finished, Load, LoadError, Operation, Running, Step, Target, Workload};
+use sprat_load::{
+    Answer, Failure, Finished, Load, LoadError, Operation, Running, Step, Target, Workload,
+};
 use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -24,7 +26,8 @@ struct Memory {
     /// Every so many fails.
     fails: Option<u64>,
     never_answers: bool,
-    /// At its first operations keeps the threads that they are on, which are all that the load has.
+    /// At its first operations keeps the threads that they are on, which are all that the load
+    /// has.
     holds: Option<Duration>,
     held: AtomicU32,
     unreadable: AtomicBool,
@@ -53,7 +56,9 @@ impl Target for Memory {
         }
         let mut values = self.values.lock().expect("no panic");
         match operation {
-            Operation::Put { stamp, .. } if self.fails.is_some_and(|every| stamp % every == 0) => Err(refused()),
+            Operation::Put { stamp, .. } if self.fails.is_some_and(|every| stamp % every == 0) => {
+                Err(refused())
+            }
             Operation::Put { key, stamp } => {
                 if !(self.forgets && key == 0) {
                     let value = values.entry(key).or_insert(0);
@@ -75,7 +80,8 @@ impl Target for Memory {
 }
 
 fn load(rate: f64, millis: u64) -> Load {
-    let mut load = Load::new(["127.0.0.1:9042"], vec![Step { rate, duration: Duration::from_millis(millis) }]);
+    let mut load =
+        Load::new(["127.0.0.1:9042"], vec![Step { rate, duration: Duration::from_millis(millis) }]);
     (load.workload, load.reads, load.remember) = (Workload::KeyValue { keys: 50 }, 0.2, true);
     load.window = Duration::from_millis(250);
     load
@@ -99,12 +105,22 @@ fn all_that_is_asked_is_answered_and_kept() {
     let report = &finished.report;
     assert_eq!((report.asked, report.sent, report.done, report.failed), (2_000, 2_000, 2_000, 0));
     assert_eq!((report.windows.len(), report.stopped, report.seconds), (4, false, 1.0));
-    assert!(report.windows.iter().all(|window| window.asked == 500 && window.full), "{:?}", report.windows);
-    assert_eq!(report.windows.iter().map(|window| window.delivered).sum::<u64>() + report.late, 2_000);
+    assert!(
+        report.windows.iter().all(|window| window.asked == 500 && window.full),
+        "{:?}",
+        report.windows
+    );
+    assert_eq!(
+        report.windows.iter().map(|window| window.delivered).sum::<u64>() + report.late,
+        2_000
+    );
     assert_eq!([report.response.count, report.service.count, report.lateness.count], [2_000; 3]);
     assert!(report.found_nothing < 200);
     let verified = finished.verify().expect("it can be read");
-    assert_eq!((verified.checked, verified.lost_keys, verified.ahead, verified.unread), (50, 0, 0, 0));
+    assert_eq!(
+        (verified.checked, verified.lost_keys, verified.ahead, verified.unread),
+        (50, 0, 0, 0)
+    );
     let json = serde_json::to_value(report).expect("it can be written");
     assert_eq!(json["windows"][3]["asked"], 500);
     eprintln!("lateness {:?}, response {:?}", report.lateness, report.response);
@@ -117,19 +133,36 @@ fn a_stall_is_not_hidden() {
     let report = &finished.report;
     assert_eq!((report.asked, report.done), (800, 800));
     // The stall's operations waited for its end, each from when it was to start.
-    assert!(report.response.max >= 740_000 && report.response.p99 >= 700_000, "{:?}", report.response);
-    let still: Vec<usize> = (0..8).filter(|window| report.windows[*window].delivered == 0).collect();
-    assert!(!still.is_empty() && still.iter().all(|window| report.missed.contains(window)), "{:?}", report.windows);
+    assert!(
+        report.response.max >= 740_000 && report.response.p99 >= 700_000,
+        "{:?}",
+        report.response
+    );
+    let still: Vec<usize> =
+        (0..8).filter(|window| report.windows[*window].delivered == 0).collect();
+    assert!(
+        !still.is_empty() && still.iter().all(|window| report.missed.contains(window)),
+        "{:?}",
+        report.windows
+    );
     assert!(!report.kept_rate());
 }
 
 #[test]
 fn what_the_load_itself_is_late_counts() {
-    let finished = run(load(400.0, 1_000), Memory { holds: Some(Duration::from_millis(500)), ..Memory::default() });
+    let finished = run(
+        load(400.0, 1_000),
+        Memory { holds: Some(Duration::from_millis(500)), ..Memory::default() },
+    );
     let report = &finished.report;
     assert_eq!((report.asked, report.done), (400, 400));
-    // Half of all could not be sent in time; they were answered at once then, but that is not when they were wanted.
-    assert!(report.lateness.max >= 400_000 && report.lateness.p99 >= 400_000, "{:?}", report.lateness);
+    // Half of all could not be sent in time; they were answered at once then, but that is not when
+    // they were wanted.
+    assert!(
+        report.lateness.max >= 400_000 && report.lateness.p99 >= 400_000,
+        "{:?}",
+        report.lateness
+    );
     assert!(report.response.p99 >= 400_000 && !report.kept_rate(), "{:?}", report.response);
     assert!(report.service.p50 < report.lateness.p99, "{:?}", report.service);
 }
@@ -151,9 +184,16 @@ fn failures_are_counted_by_kind_with_an_example() {
     let report = &finished.report;
     assert!(report.failed > 0 && report.done + report.failed == 200, "{report:?}");
     let kind = &report.failures.kinds[0];
-    assert_eq!((kind.kind.as_str(), kind.count, kind.example.as_str()), ("refused", report.failed, "it was told to"));
+    assert_eq!(
+        (kind.kind.as_str(), kind.count, kind.example.as_str()),
+        ("refused", report.failed, "it was told to")
+    );
     assert!(!report.kept_rate());
-    assert_eq!(finished.verify().expect("it can be read").lost_keys, 0, "what failed was never acknowledged");
+    assert_eq!(
+        finished.verify().expect("it can be read").lost_keys,
+        0,
+        "what failed was never acknowledged"
+    );
 }
 
 #[test]
@@ -161,7 +201,11 @@ fn an_acknowledged_write_that_is_gone_is_found() {
     let finished = run(load(1_000.0, 500), Memory { forgets: true, ..Memory::default() });
     let verified = finished.verify().expect("it can be read");
     assert_eq!((verified.checked, verified.lost_keys), (50, 1));
-    assert!(verified.lost[0].key == 0 && verified.lost[0].found == 0 && verified.lost[0].acknowledged > 0);
+    assert!(
+        verified.lost[0].key == 0
+            && verified.lost[0].found == 0
+            && verified.lost[0].acknowledged > 0
+    );
 }
 
 #[test]
@@ -185,7 +229,10 @@ fn it_can_be_watched_and_stopped() {
         std::thread::sleep(Duration::from_millis(10));
     }
     let progress = running.progress();
-    assert!(progress.done > 0 && progress.done <= progress.asked && !running.is_done(), "{progress:?}");
+    assert!(
+        progress.done > 0 && progress.done <= progress.asked && !running.is_done(),
+        "{progress:?}"
+    );
     assert_eq!(progress.length, Duration::from_secs(3_600));
     assert!(progress.last.is_some_and(|window| window.full && window.asked == 100), "{progress:?}");
     running.stop();
@@ -205,8 +252,16 @@ fn one_that_is_dropped_ends() {
 
 #[test]
 fn an_address_without_anybody_is_named() {
-    let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port");
-    let load = Load::new([free.to_string()], vec![Step { rate: 1.0, duration: Duration::from_secs(1) }]);
+    let free = std::net::TcpListener::bind("127.0.0.1:0")
+        .and_then(|socket| socket.local_addr())
+        .expect("a port");
+    let load =
+        Load::new([free.to_string()], vec![Step { rate: 1.0, duration: Duration::from_secs(1) }]);
     let error = Running::start(load).expect_err("nobody is there").to_string();
-    assert!(error.contains(&free.to_string()) && error.contains("refused") && error.contains("rpc_address"), "{error}");
+    assert!(
+        error.contains(&free.to_string())
+            && error.contains("refused")
+            && error.contains("rpc_address"),
+        "{error}"
+    );
 }

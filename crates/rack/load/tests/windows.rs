@@ -1,9 +1,10 @@
-//! Windows against a model that keeps every operation; what is missed; failures; acknowledged writes against a map.
+//! Windows against a model that keeps every operation; what is missed; failures; acknowledged
+//! writes against a map.
 
 use proptest::prelude::*;
 use sprat_load::{
-    Acknowledged, Answered, EDGE, Failures, KEPT_SHARE, Lost, MAX_EXAMPLE, MAX_KINDS, MAX_LOST, Quantiles, Verdict,
-    Verified, Window, Windows, missed,
+    Acknowledged, Answered, EDGE, Failures, KEPT_SHARE, Lost, MAX_EXAMPLE, MAX_KINDS, MAX_LOST,
+    Quantiles, Verdict, Verified, Window, Windows, missed,
 };
 use std::collections::HashMap;
 use std::time::Duration;
@@ -18,7 +19,8 @@ fn windows() -> Windows {
     Windows::new(Duration::from_millis(LENGTH), Duration::from_millis(TOTAL))
 }
 
-/// An operation: its start, how late it was sent, how long it took, all ms; whether it was sent, and done.
+/// An operation: its start, how late it was sent, how long it took, all ms; whether it was sent,
+/// and done.
 #[derive(Clone, Copy, Debug)]
 struct One {
     start: u64,
@@ -137,11 +139,20 @@ fn window(asked: u64, delivered: u64, failed: u64) -> Window {
 fn a_window_below_its_rate_is_missed() {
     assert_eq!((KEPT_SHARE, EDGE), (0.95, 1));
     let case = |windows: &[(u64, u64)]| {
-        missed(&windows.iter().map(|(asked, delivered)| window(*asked, *delivered, 0)).collect::<Vec<_>>())
+        missed(
+            &windows
+                .iter()
+                .map(|(asked, delivered)| window(*asked, *delivered, 0))
+                .collect::<Vec<_>>(),
+        )
     };
     assert!(case(&[(100, 100), (100, 95), (100, 105)]).is_empty());
     assert_eq!(case(&[(100, 100), (100, 94), (100, 106)]), [1]);
-    assert_eq!(case(&[(100, 0), (100, 0), (100, 300)]), [0, 1], "what comes later does not make up for it");
+    assert_eq!(
+        case(&[(100, 0), (100, 0), (100, 300)]),
+        [0, 1],
+        "what comes later does not make up for it"
+    );
     // One operation more or less in a window of few says nothing; none for two windows does.
     assert!(case(&[(1, 0), (1, 2), (1, 1)]).is_empty());
     assert_eq!(case(&[(1, 0), (1, 0), (1, 0)]), [1, 2]);
@@ -159,11 +170,15 @@ fn a_stall_shows_as_windows_without_deliveries() {
         let intended = start * 10 * MS;
         found.dispatched(found.at(intended), 1, 0, found.at(intended));
         // From 1 s to 3 s nothing ends.
-        let ended = if (MS * 1_000..MS * 3_000).contains(&intended) { 3_000 * MS } else { intended + MS };
+        let ended =
+            if (MS * 1_000..MS * 3_000).contains(&intended) { 3_000 * MS } else { intended + MS };
         found.answered(Answered { intended, sent: intended, ended, done: true });
     }
     let (list, _) = found.end(u64::MAX);
-    assert_eq!(list.iter().map(|window| window.delivered).collect::<Vec<_>>(), [100, 0, 0, 300, 50]);
+    assert_eq!(
+        list.iter().map(|window| window.delivered).collect::<Vec<_>>(),
+        [100, 0, 0, 300, 50]
+    );
     assert_eq!(missed(&list), [1, 2]);
     assert!(found.times()[0].p99 > 1_900_000, "{:?}", found.times());
 }

@@ -6,14 +6,15 @@ use std::net::Ipv4Addr;
 /// Most addresses in a list.
 const MAX_ADDRESSES: usize = 1 << 16;
 
-/// Addresses in the order in which they are given out: `["10.3.29.101-10.3.29.112"]`, or any others,
-/// `["10.0.0.7", "10.0.0.3"]`. Empty: none are listed.
+/// Addresses in the order in which they are given out: `["10.3.29.101-10.3.29.112"]`, or any
+/// others, `["10.0.0.7", "10.0.0.3"]`. Empty: none are listed.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct AddressList(pub Vec<Ipv4Addr>);
 
 impl AddressList {
     fn add(&mut self, text: &str) -> Result<(), String> {
-        let want = || format!("{text:?}: want an address, or a range such as \"10.0.0.1-10.0.0.9\"");
+        let want =
+            || format!("{text:?}: want an address, or a range such as \"10.0.0.1-10.0.0.9\"");
         let (first, last) = text.split_once('-').unwrap_or((text, text));
         let (first, last): (Ipv4Addr, Ipv4Addr) =
             first.trim().parse().ok().zip(last.trim().parse().ok()).ok_or_else(want)?;

@@ -42,8 +42,9 @@ pub struct Capacity {
 }
 
 impl Capacity {
-    /// Of `chassis` with servers and `switches` without. A switch without servers is a chassis whose places for servers are
-    /// empty: it weighs, takes and is as high as a chassis besides its servers.
+    /// Of `chassis` with servers and `switches` without. A switch without servers is a chassis
+    /// whose places for servers are empty: it weighs, takes and is as high as a chassis besides
+    /// its servers.
     #[must_use]
     pub fn of(spec: &Spec, chassis: usize, switches: usize) -> Self {
         let server = &spec.server;
@@ -66,7 +67,9 @@ impl Capacity {
             memory_rate: server.memory_rate.map(|rate| rate.times(many)),
             disk_rate: server.disk_rate.map(|rate| rate.times(many * server.disks.len() as f64)),
             power: server.power.map(|power| power.times(many) + spec.chassis.power.times(boxes)),
-            weight: server.weight.map(|weight| weight.times(many) + spec.chassis.weight.times(boxes)),
+            weight: server
+                .weight
+                .map(|weight| weight.times(many) + spec.chassis.weight.times(boxes)),
             height: (chassis + switches) * height,
             racks: match RACK_UNITS / height {
                 0 => (chassis + switches) * height.div_ceil(RACK_UNITS),

@@ -1,4 +1,5 @@
-//! Cassandra on a rack: who is on the ring, what it holds, and whether a server that fails takes data with it.
+//! Cassandra on a rack: who is on the ring, what it holds, and whether a server that fails takes
+//! data with it.
 
 use crate::fabric::Fabric;
 use crate::layout::Layout;
@@ -25,7 +26,8 @@ pub struct Summary {
     pub disks_each: usize,
     /// Memory of each, heap included.
     pub memory_each: Bytes,
-    /// Room for rows, each counted once: what replicas take is taken off, and what compaction needs.
+    /// Room for rows, each counted once: what replicas take is taken off, and what compaction
+    /// needs.
     pub usable: Bytes,
     /// What the fullest instance has, against the mean; and the emptiest.
     pub balance: (f64, f64),
@@ -57,7 +59,9 @@ pub enum CassandraError {
         what: &'static str,
     },
     /// The ring is too large.
-    #[error("cassandra: {0} tokens in all, {MAX_RING} are the most: fewer tokens an instance, or several clusters")]
+    #[error(
+        "cassandra: {0} tokens in all, {MAX_RING} are the most: fewer tokens an instance, or several clusters"
+    )]
     Large(usize),
     /// A server that fails takes data with it, and need not.
     #[error(
@@ -95,7 +99,9 @@ pub(crate) fn ring(
     fabric: &Fabric,
 ) -> Result<Made, CassandraError> {
     let (replication, in_chassis) = (cassandra.replication, spec.chassis.servers);
-    let total = (fabric.stations * in_chassis).saturating_mul(cassandra.instances).saturating_mul(cassandra.tokens);
+    let total = (fabric.stations * in_chassis)
+        .saturating_mul(cassandra.instances)
+        .saturating_mul(cassandra.tokens);
     if total > MAX_RING {
         return Err(CassandraError::Large(total));
     }
@@ -105,7 +111,13 @@ pub(crate) fn ring(
         Some(members) => {
             let name = |number: usize| {
                 let server = number / cassandra.instances;
-                layout.instance(server / in_chassis, server % in_chassis, number % cassandra.instances).name
+                layout
+                    .instance(
+                        server / in_chassis,
+                        server % in_chassis,
+                        number % cassandra.instances,
+                    )
+                    .name
             };
             let names: BTreeMap<String, usize> = all.map(|number| (name(number), number)).collect();
             let known = |(name, member): (&String, &Member)| match names.get(name) {
@@ -117,7 +129,8 @@ pub(crate) fn ring(
             on_it.into_iter().unzip()
         }
     };
-    let mut of_servers: Vec<usize> = numbers.iter().map(|number| number / cassandra.instances).collect();
+    let mut of_servers: Vec<usize> =
+        numbers.iter().map(|number| number / cassandra.instances).collect();
     of_servers.dedup();
     let servers = of_servers.len();
     let few = |has, what| CassandraError::Few { replication, has, what };

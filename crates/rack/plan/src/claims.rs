@@ -58,7 +58,9 @@ impl fmt::Display for Verdict {
         match self {
             Self::Follows => write!(f, "follows"),
             Self::FollowsInBinary => write!(f, "follows, in units of 1,024"),
-            Self::Off(ratio) => write!(f, "does NOT follow: {} times what is there", digits(*ratio)),
+            Self::Off(ratio) => {
+                write!(f, "does NOT follow: {} times what is there", digits(*ratio))
+            }
             Self::Unknown => write!(f, "cannot be told: the servers' own is not given"),
         }
     }
@@ -77,8 +79,14 @@ pub struct ClaimError {
 ///
 /// # Errors
 /// One that means nothing.
-pub fn judge(claims: &BTreeMap<String, String>, has: &Capacity, hops: usize) -> Result<Vec<Claim>, ClaimError> {
-    if let Some((key, claimed)) = claims.iter().find(|(key, _)| !KNOWN.iter().any(|(known, _)| known == key)) {
+pub fn judge(
+    claims: &BTreeMap<String, String>,
+    has: &Capacity,
+    hops: usize,
+) -> Result<Vec<Claim>, ClaimError> {
+    if let Some((key, claimed)) =
+        claims.iter().find(|(key, _)| !KNOWN.iter().any(|(known, _)| known == key))
+    {
         let known: Vec<&str> = KNOWN.iter().map(|(key, _)| *key).collect();
         let want = format!("a claim about one of {}", known.join(", "));
         return Err(ClaimError { key: key.clone(), claimed: claimed.clone(), want });
@@ -108,8 +116,11 @@ fn found(key: &str, has: &Capacity, hops: usize) -> Option<f64> {
 
 fn one(key: &str, unit: &str, claimed: &str, found: Option<f64>) -> Result<Claim, ClaimError> {
     let parsed = parse(claimed, unit).ok_or_else(|| {
-        let want =
-            format!("a number{}, such as \"{}\"", if unit.is_empty() { "" } else { " with its unit" }, example(unit));
+        let want = format!(
+            "a number{}, such as \"{}\"",
+            if unit.is_empty() { "" } else { " with its unit" },
+            example(unit)
+        );
         ClaimError { key: key.to_owned(), claimed: claimed.to_owned(), want }
     })?;
     let (number, place, power) = parsed;
@@ -122,7 +133,8 @@ fn one(key: &str, unit: &str, claimed: &str, found: Option<f64>) -> Result<Claim
         Some(found) if unit == "B" && close(found, binary) => (Verdict::FollowsInBinary, binary),
         Some(found) => (Verdict::Off(number * decimal / found), decimal),
     };
-    let prefix = PREFIXES.iter().find(|(_, known)| *known == power).map_or("", |(prefix, _)| prefix);
+    let prefix =
+        PREFIXES.iter().find(|(_, known)| *known == power).map_or("", |(prefix, _)| prefix);
     let found = found.map_or("-".to_owned(), |found| {
         let tell = format!("{} {prefix}{unit}", digits(found / scale));
         tell.trim_end().to_owned()

@@ -1,4 +1,5 @@
-//! Instances that come to a ring that is there: whoever is on it keeps its tokens, and those of newcomers are fitted in between.
+//! Instances that come to a ring that is there: whoever is on it keeps its tokens, and those of
+//! newcomers are fitted in between.
 
 use crate::ring::{Instance, Ring, Token};
 
@@ -6,8 +7,9 @@ use crate::ring::{Instance, Ring, Token};
 const AROUND: u128 = 1 << 64;
 
 impl Ring {
-    /// A ring on which some have tokens already: `taken`, of each instance its own. Who has none gets as many as it is to have, so that
-    /// in the end each has about the share of rows that its tokens are of all: each new token takes that much from whoever has most
+    /// A ring on which some have tokens already: `taken`, of each instance its own. Who has none
+    /// gets as many as it is to have, so that in the end each has about the share of rows that
+    /// its tokens are of all: each new token takes that much from whoever has most
     /// for its tokens, where no token of the same server is as near as there are replicas.
     ///
     /// # Panics
@@ -23,7 +25,8 @@ impl Ring {
         tokens.dedup_by_key(|token| token.at);
         let total: usize = instances.iter().map(|instance| instance.tokens).sum();
         let wanted = AROUND / total.max(1) as u128;
-        for newcomer in (0..instances.len()).filter(|one| taken.get(*one).is_none_or(Vec::is_empty)) {
+        for newcomer in (0..instances.len()).filter(|one| taken.get(*one).is_none_or(Vec::is_empty))
+        {
             for _ in 0..instances[newcomer].tokens {
                 insert(&mut tokens, &instances, newcomer, wanted, replication);
             }
@@ -41,8 +44,15 @@ fn range(tokens: &[Token], at: usize) -> u128 {
     }
 }
 
-/// Gives an instance one more token, which takes `wanted` rows from another, or half of what that one has there.
-fn insert(tokens: &mut Vec<Token>, instances: &[Instance], newcomer: usize, wanted: u128, replication: usize) {
+/// Gives an instance one more token, which takes `wanted` rows from another, or half of what that
+/// one has there.
+fn insert(
+    tokens: &mut Vec<Token>,
+    instances: &[Instance],
+    newcomer: usize,
+    wanted: u128,
+    replication: usize,
+) {
     let mut has = vec![0_u128; instances.len()];
     (0..tokens.len()).for_each(|at| has[tokens[at].instance] += range(tokens, at));
     let server = |at: usize| instances[tokens[at % tokens.len()].instance].server;

@@ -14,14 +14,16 @@ const MAX_READ_AHEAD: f64 = 16.0 * 1_048_576.0;
 /// Name of the array and the filesystem of a server that has one of them.
 const ARRAY: &str = "sprat";
 
-/// Disks that become one filesystem, below which all data is; or one for each instance of Cassandra.
+/// Disks that become one filesystem, below which all data is; or one for each instance of
+/// Cassandra.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Storage {
-    /// Their names in `/dev` or `/dev/disk/by-id`, the same on all servers; several are joined as RAID-0.
+    /// Their names in `/dev` or `/dev/disk/by-id`, the same on all servers; several are joined as
+    /// RAID-0.
     pub disks: Vec<String>,
-    /// Where the filesystem of each instance on a server is mounted: `disks` are dealt out to them evenly, in their order. None:
-    /// there is one filesystem, at `provision.base`.
+    /// Where the filesystem of each instance on a server is mounted: `disks` are dealt out to them
+    /// evenly, in their order. None: there is one filesystem, at `provision.base`.
     #[serde(default)]
     pub mounts: Vec<String>,
     /// What is made on them.
@@ -30,7 +32,8 @@ pub struct Storage {
     /// What the kernel reads further than it was asked to, KiB; from `read-ahead = "8KiB"`.
     #[serde(default = "eight", deserialize_with = "kibibytes")]
     pub read_ahead: u32,
-    /// Identities of disks whose data may go for ever: serial numbers, as `lsblk -o NAME,SERIAL` tells them.
+    /// Identities of disks whose data may go for ever: serial numbers, as `lsblk -o NAME,SERIAL`
+    /// tells them.
     #[serde(default)]
     pub erase: Vec<String>,
 }
@@ -99,14 +102,18 @@ impl Storage {
     /// The filesystems of a server, where `base` is where one for all would be.
     #[must_use]
     pub fn arrays(&self, base: &str) -> Vec<Array> {
-        let array =
-            |name: String, base: &str, disks: &[String]| Array { name, base: base.to_owned(), disks: disks.to_vec() };
+        let array = |name: String, base: &str, disks: &[String]| Array {
+            name,
+            base: base.to_owned(),
+            disks: disks.to_vec(),
+        };
         if self.mounts.is_empty() {
             return vec![array(ARRAY.to_owned(), base, &self.disks)];
         }
         let parts = self.disks.chunks(self.disks.len() / self.mounts.len());
         let each = self.mounts.iter().zip(parts).enumerate();
-        each.map(|(number, (mount, disks))| array(format!("{ARRAY}{number}"), mount, disks)).collect()
+        each.map(|(number, (mount, disks))| array(format!("{ARRAY}{number}"), mount, disks))
+            .collect()
     }
 
     pub(crate) fn check(&self) -> Result<(), SpecError> {
@@ -115,8 +122,14 @@ impl Storage {
         for (at, mount) in self.mounts.iter().enumerate() {
             plain_path("storage.mounts", mount)?;
             let inside = |other: &String| format!("{mount}/").starts_with(&format!("{other}/"));
-            if mount == "/" || self.mounts.iter().enumerate().any(|(other, path)| other != at && inside(path)) {
-                return Err(value("storage.mounts", format!("{mount:?}"), "folders of which none is in another"));
+            if mount == "/"
+                || self.mounts.iter().enumerate().any(|(other, path)| other != at && inside(path))
+            {
+                return Err(value(
+                    "storage.mounts",
+                    format!("{mount:?}"),
+                    "folders of which none is in another",
+                ));
             }
         }
         if !self.mounts.is_empty() && !self.disks.len().is_multiple_of(self.mounts.len()) {
@@ -126,15 +139,23 @@ impl Storage {
         within("storage.erase", self.erase.len(), 0, 1 << 16)?;
         for disk in &self.disks {
             let plain = |c: char| c.is_ascii_alphanumeric() || "-_.:+/".contains(c);
-            if disk.is_empty() || disk.len() > 256 || !disk.chars().all(plain) || disk.contains("..") {
+            if disk.is_empty()
+                || disk.len() > 256
+                || !disk.chars().all(plain)
+                || disk.contains("..")
+            {
                 let want = "a name in /dev or /dev/disk/by-id, such as nvme0n1";
                 return Err(value("storage.disks", format!("{disk:?}"), want));
             }
         }
-        if let Some(number) = self.disks.iter().enumerate().find(|(at, disk)| self.disks[..*at].contains(disk)) {
+        if let Some(number) =
+            self.disks.iter().enumerate().find(|(at, disk)| self.disks[..*at].contains(disk))
+        {
             return Err(value("storage.disks", format!("{:?} twice", number.1), "each disk once"));
         }
-        if let Some(empty) = self.erase.iter().find(|serial| serial.trim().is_empty() || serial.len() > 256) {
+        if let Some(empty) =
+            self.erase.iter().find(|serial| serial.trim().is_empty() || serial.len() > 256)
+        {
             return Err(value("storage.erase", format!("{empty:?}"), "a disk's serial number"));
         }
         Ok(())
@@ -148,7 +169,11 @@ impl Clock {
             // It goes into a line of chrony's configuration.
             let plain = |c: char| c.is_ascii_alphanumeric() || "-.:".contains(c);
             if server.is_empty() || server.len() > 253 || !server.chars().all(plain) {
-                return Err(value("clock.servers", format!("{server:?}"), "names or addresses of NTP servers"));
+                return Err(value(
+                    "clock.servers",
+                    format!("{server:?}"),
+                    "names or addresses of NTP servers",
+                ));
             }
         }
         match (1e-5..=1.0).contains(&self.within.0) {
@@ -185,9 +210,13 @@ mod tests {
 
     #[test]
     fn what_is_not_told_has_a_value() {
-        let found = spec("[storage]\ndisks = [\"nvme0n1\", \"/dev/disk/by-id/x-1\"]\n[clock]\n").expect("fine");
+        let found = spec("[storage]\ndisks = [\"nvme0n1\", \"/dev/disk/by-id/x-1\"]\n[clock]\n")
+            .expect("fine");
         let storage = found.storage.expect("told");
-        assert_eq!((storage.filesystem.name(), storage.read_ahead, storage.erase.len()), ("ext4", 8, 0));
+        assert_eq!(
+            (storage.filesystem.name(), storage.read_ahead, storage.erase.len()),
+            ("ext4", 8, 0)
+        );
         assert!((found.clock.expect("told").within.0 - 0.01).abs() < 1e-9);
         let none = spec("").expect("fine");
         assert!(none.storage.is_none() && none.clock.is_none());
@@ -197,8 +226,14 @@ mod tests {
     fn what_cannot_be_is_named() {
         for (more, word) in [
             ("[storage]\ndisks = [\"sda\"]\nmounts = [\"data\"]", "an absolute path"),
-            ("[storage]\ndisks = [\"sda\", \"sdb\"]\nmounts = [\"/a\", \"/a/b\"]", "none is in another"),
-            ("[storage]\ndisks = [\"sda\", \"sdb\", \"sdc\"]\nmounts = [\"/a\", \"/b\"]", "as many for each"),
+            (
+                "[storage]\ndisks = [\"sda\", \"sdb\"]\nmounts = [\"/a\", \"/a/b\"]",
+                "none is in another",
+            ),
+            (
+                "[storage]\ndisks = [\"sda\", \"sdb\", \"sdc\"]\nmounts = [\"/a\", \"/b\"]",
+                "as many for each",
+            ),
             ("[storage]\ndisks = [\"sda\"]\nmounts = [\"/a\"]", "one for each of the 0 instances"),
             ("[control]\naddress = \"here\"", "address"),
             ("[storage]\ndisks = []", "storage.disks"),

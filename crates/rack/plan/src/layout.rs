@@ -1,4 +1,5 @@
-//! Where things stand, what they are called, and what leads where: places in racks, names, addresses, cables.
+//! Where things stand, what they are called, and what leads where: places in racks, names,
+//! addresses, cables.
 
 use crate::capacity::RACK_UNITS;
 use crate::fabric::Fabric;
@@ -7,7 +8,8 @@ use ipnet::Ipv4Net;
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Addresses of a chassis that are no server's: the network's own, the switch's, and the last, which means all.
+/// Addresses of a chassis that are no server's: the network's own, the switch's, and the last,
+/// which means all.
 const RESERVED: usize = 3;
 
 /// How things are laid out.
@@ -141,7 +143,12 @@ impl<'a> Layout<'a> {
             let needed = fabric.cables(station);
             if needed > has {
                 let split = !spec.fabric.split && needed <= chassis.uplinks * chassis.split;
-                return Err(LayoutError::Uplinks { name: fabric.name(station), needed, has, split });
+                return Err(LayoutError::Uplinks {
+                    name: fabric.name(station),
+                    needed,
+                    has,
+                    split,
+                });
             }
         }
         let on_server = spec.cassandra.as_ref().map_or(0, |cassandra| cassandra.instances);
@@ -154,7 +161,8 @@ impl<'a> Layout<'a> {
         if !listed.is_empty() && fabric.stations == 1 {
             prefix = prefix.min(spec.addresses.v4.prefix_len()); // all of it is one network
         }
-        let (v4, v6, needed) = (spec.addresses.v4.trunc(), spec.addresses.v6.trunc(), fabric.stations);
+        let (v4, v6, needed) =
+            (spec.addresses.v4.trunc(), spec.addresses.v6.trunc(), fabric.stations);
         let room = |networks: u32| 1_u64.checked_shl(networks).unwrap_or(u64::MAX);
         if prefix < v4.prefix_len() || room(u32::from(prefix - v4.prefix_len())) < needed as u64 {
             return Err(LayoutError::Addresses { v4, needed, prefix });
@@ -181,7 +189,9 @@ impl<'a> Layout<'a> {
             let (address, prefix) = host.v4;
             let wrong = |why: String| Err(LayoutError::Listed { address, why });
             let network = Ipv4Net::new_assert(self.network(host.chassis), prefix);
-            if !network.contains(&address) || [network.network(), network.broadcast()].contains(&address) {
+            if !network.contains(&address)
+                || [network.network(), network.broadcast()].contains(&address)
+            {
                 return wrong(format!("is {}'s, and not in its network, {network}", host.name));
             }
             if IpAddr::V4(address) == host.gateway || !seen.insert(address) {
@@ -200,7 +210,8 @@ impl<'a> Layout<'a> {
         Ipv4Addr::from(base + (u32::try_from(chassis).unwrap_or(u32::MAX) << (32 - self.prefix)))
     }
 
-    /// Where a chassis stands: racks are filled from the floor, with chassis first and switches without servers after them.
+    /// Where a chassis stands: racks are filled from the floor, with chassis first and switches
+    /// without servers after them.
     #[must_use]
     pub fn place(&self, switch: usize) -> Option<Place> {
         let height = self.spec.chassis.height;
@@ -223,17 +234,23 @@ impl<'a> Layout<'a> {
     }
 
     fn host(&self, chassis: usize, slot: usize, part: usize) -> Host {
-        assert!(chassis < self.fabric.stations && slot < self.spec.chassis.servers, "a server that there is");
+        assert!(
+            chassis < self.fabric.stations && slot < self.spec.chassis.servers,
+            "a server that there is"
+        );
         let name = match part {
             0 => format!("c{chassis}-n{}", slot + 1),
             part => format!("c{chassis}-n{}-i{part}", slot + 1),
         };
         let network = u32::from(self.network(chassis));
-        let offset = |per_server: usize| u32::try_from(2 + slot * per_server + part).unwrap_or(u32::MAX);
+        let offset =
+            |per_server: usize| u32::try_from(2 + slot * per_server + part).unwrap_or(u32::MAX);
         let number = (chassis * self.spec.chassis.servers + slot) * self.on_server;
         let v4 = match part.checked_sub(1) {
             Some(instance) if !self.listed.is_empty() => self.listed[number + instance],
-            _ => Ipv4Addr::from(network + offset(if self.listed.is_empty() { self.per_server } else { 1 })),
+            _ => Ipv4Addr::from(
+                network + offset(if self.listed.is_empty() { self.per_server } else { 1 }),
+            ),
         };
         let wide = u128::from(self.spec.addresses.v6.trunc().addr()) + ((chassis as u128) << 64);
         Host {
@@ -250,9 +267,9 @@ impl<'a> Layout<'a> {
     pub fn hosts(&self) -> impl Iterator<Item = Host> {
         let servers = self.spec.chassis.servers;
         let each = move |chassis| (0..servers).map(move |slot| (chassis, slot));
-        (0..self.fabric.stations)
-            .flat_map(each)
-            .flat_map(move |(chassis, slot)| (0..=self.on_server).map(move |part| self.host(chassis, slot, part)))
+        (0..self.fabric.stations).flat_map(each).flat_map(move |(chassis, slot)| {
+            (0..=self.on_server).map(move |part| self.host(chassis, slot, part))
+        })
     }
 
     /// All cables: between switches, and where there is no backplane from servers to their switch.
@@ -274,8 +291,8 @@ impl<'a> Layout<'a> {
         if !self.spec.chassis.backplane {
             for chassis in 0..self.fabric.stations {
                 let ports = self.spec.server.ports;
-                for (slot, port) in
-                    (0..self.spec.chassis.servers).flat_map(|slot| (0..ports).map(move |port| (slot, port)))
+                for (slot, port) in (0..self.spec.chassis.servers)
+                    .flat_map(|slot| (0..ports).map(move |port| (slot, port)))
                 {
                     let place = self.place(chassis);
                     let name = self.server(chassis, slot).name;

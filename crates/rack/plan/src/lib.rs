@@ -1,4 +1,5 @@
-//! Racks of small servers on paper: from a description to a checked plan, before anything is bought or moved.
+//! Racks of small servers on paper: from a description to a checked plan, before anything is bought
+//! or moved.
 //!
 //! ```toml
 //! name = "stanford"
@@ -28,8 +29,8 @@
 //! memory = "4.1TB"
 //! ```
 //!
-//! [`Plan::from_toml`] gives all that follows, or names the first thing that cannot be. Nothing here reads a file, knows the
-//! time or leaves anything to chance.
+//! [`Plan::from_toml`] gives all that follows, or names the first thing that cannot be. Nothing
+//! here reads a file, knows the time or leaves anything to chance.
 
 mod addresses;
 pub mod capacity;

@@ -21,7 +21,8 @@ const SERVERS: &str = "#dbe9f6";
 const NO_SERVERS: &str = "#fff3d6";
 
 /// Colours of links, class by class: Okabe and Ito's, which all eyes can tell apart.
-const COLOURS: [&str; 7] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#555555"];
+const COLOURS: [&str; 7] =
+    ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#555555"];
 
 /// The picture, or none where there are too many switches to be told apart.
 #[must_use]
@@ -65,7 +66,9 @@ fn draw_rack(svg: &mut Svg, plan: &Plan, rack: usize) {
     svg.text(left + RACK_WIDTH / 2.0, TOP - 6.0, 10, "middle", &format!("rack {}", rack + 1));
     svg.rectangle(left, TOP, RACK_WIDTH, RACK_UNITS as f64 * UNIT, "#f4f4f4", "#888888");
     let layout = plan.layout();
-    let here = |chassis: usize| Some((chassis, layout.place(chassis).filter(|place| place.rack == rack + 1)?));
+    let here = |chassis: usize| {
+        Some((chassis, layout.place(chassis).filter(|place| place.rack == rack + 1)?))
+    };
     for (chassis, Place { unit, .. }) in (0..plan.fabric.switches).filter_map(here) {
         let height = plan.spec.chassis.height as f64 * UNIT;
         let y = floor - (unit - 1) as f64 * UNIT - height;
@@ -81,7 +84,9 @@ fn draw_rack(svg: &mut Svg, plan: &Plan, rack: usize) {
 
 fn draw_links(svg: &mut Svg, plan: &Plan, x: f64, y: f64) {
     let (fabric, place) = (&plan.fabric, places(plan));
-    let at = |switch: usize| (x + place[switch].0 * (CIRCLE - 30.0), y + place[switch].1 * (CIRCLE - 30.0));
+    let at = |switch: usize| {
+        (x + place[switch].0 * (CIRCLE - 30.0), y + place[switch].1 * (CIRCLE - 30.0))
+    };
     let rate = plan.summary.network.link_rate;
     for link in &fabric.links {
         let width = 1.0 + 0.6 * (link.count - 1).min(6) as f64;
@@ -100,7 +105,8 @@ fn draw_links(svg: &mut Svg, plan: &Plan, x: f64, y: f64) {
     }
 }
 
-/// Where switches are drawn, from -1 to 1 each way: chassis in a circle, what all of them are joined to in its middle.
+/// Where switches are drawn, from -1 to 1 each way: chassis in a circle, what all of them are
+/// joined to in its middle.
 fn places(plan: &Plan) -> Vec<(f64, f64)> {
     let fabric = &plan.fabric;
     let circle = |number: usize, of: usize, radius: f64| {
@@ -114,7 +120,9 @@ fn places(plan: &Plan) -> Vec<(f64, f64)> {
         true => std::iter::once((0.0, 0.0))
             .chain((1..fabric.stations).map(|leaf| circle(leaf - 1, fabric.stations - 1, 1.0)))
             .collect(),
-        false => (0..fabric.stations).map(|chassis| circle(chassis, fabric.stations, 1.0)).collect(),
+        false => {
+            (0..fabric.stations).map(|chassis| circle(chassis, fabric.stations, 1.0)).collect()
+        }
     };
     // Switches without servers: the nearer to servers, the further out.
     let without = fabric.stations..fabric.switches;

@@ -3,7 +3,9 @@
 use crate::capacity::Capacity;
 use crate::cassandra::{self, CassandraError};
 use crate::claims::{self, Claim, ClaimError};
-use crate::fabric::{Fabric, Failure, Failures, MAX_EXAMINED, MAX_STEPS, bisection, deadlock, failures, traffic};
+use crate::fabric::{
+    Fabric, Failure, Failures, MAX_EXAMINED, MAX_STEPS, bisection, deadlock, failures, traffic,
+};
 use crate::layout::{Layout, LayoutError, link_rate};
 use crate::quantity::BitRate;
 use crate::ring::Ring;
@@ -21,7 +23,8 @@ pub struct Plan {
     pub fabric: Fabric,
     /// Its ring, if Cassandra is to be on it.
     pub ring: Option<Ring>,
-    /// Who is on the ring, in its order: each by its number among all instances of the plan, counted server by server.
+    /// Who is on the ring, in its order: each by its number among all instances of the plan,
+    /// counted server by server.
     pub on_ring: Vec<usize>,
     /// Who runs etcd and Sprat.
     pub services: Services,
@@ -61,10 +64,11 @@ pub struct Network {
     pub mean_hops: f64,
     /// Of all pairs of chassis how many are 0, 1, 2 links apart.
     pub hops: Vec<u64>,
-    /// What a chassis's servers can send, against what its cables to others carry: of the chassis with the fewest cables.
-    /// An uplink without a cable carries nothing.
+    /// What a chassis's servers can send, against what its cables to others carry: of the chassis
+    /// with the fewest cables. An uplink without a cable carries nothing.
     pub oversubscription: Option<f64>,
-    /// What crosses the smallest cut found between halves, one way; none where the fabric is too large to look.
+    /// What crosses the smallest cut found between halves, one way; none where the fabric is too
+    /// large to look.
     pub bisection: Option<BitRate>,
     /// What each server can send when all send to all, all links being full only where they must.
     pub all_to_all: BitRate,
@@ -72,11 +76,13 @@ pub struct Network {
     pub incast: BitRate,
     /// Most of these that come over one cable.
     pub incast_flows: f64,
-    /// A cable on which frames can wait for themselves if the network is lossless; none: they cannot.
+    /// A cable on which frames can wait for themselves if the network is lossless; none: they
+    /// cannot.
     pub deadlock: Option<String>,
     /// Whether that was looked at: fabrics that are too large are not.
     pub examined: bool,
-    /// The worst that happens when all cables between two neighbours fail; none where there are none, or too many to look.
+    /// The worst that happens when all cables between two neighbours fail; none where there are
+    /// none, or too many to look.
     pub link_failure: Option<Told>,
     /// The worst that happens when a switch fails.
     pub switch_failure: Option<Told>,
@@ -145,11 +151,19 @@ impl Plan {
     /// The first thing that cannot be.
     pub fn new(spec: Spec) -> Result<Self, PlanError> {
         let fabric = spec.fabric.topology.fabric(spec.fabric.links)?;
-        if fabric.viewpoints().saturating_mul(fabric.switches + 2 * fabric.links.len()) > MAX_STEPS {
-            return Err(PlanError::Large { topology: spec.fabric.topology.kind(), chassis: fabric.stations });
+        if fabric.viewpoints().saturating_mul(fabric.switches + 2 * fabric.links.len()) > MAX_STEPS
+        {
+            return Err(PlanError::Large {
+                topology: spec.fabric.topology.kind(),
+                chassis: fabric.stations,
+            });
         }
         let layout = Layout::new(&spec, &fabric)?;
-        let made = spec.cassandra.as_ref().map(|asked| cassandra::ring(&spec, asked, &layout, &fabric)).transpose()?;
+        let made = spec
+            .cassandra
+            .as_ref()
+            .map(|asked| cassandra::ring(&spec, asked, &layout, &fabric))
+            .transpose()?;
         let (ring, on_ring, cassandra) = match made {
             Some(made) => (Some(made.ring), made.numbers, Some(made.summary)),
             None => (None, Vec::new(), None),
@@ -158,7 +172,8 @@ impl Plan {
         let services = match (&spec.etcd, &spec.store) {
             (None, None) => Services::default(),
             (etcd, store) => {
-                let name = |number: usize| layout.server(number / in_chassis, number % in_chassis).name;
+                let name =
+                    |number: usize| layout.server(number / in_chassis, number % in_chassis).name;
                 let names: Vec<String> = (0..fabric.stations * in_chassis).map(name).collect();
                 services(etcd.as_ref(), store.as_ref(), &names)?
             }
@@ -186,8 +201,10 @@ fn network(spec: &Spec, fabric: &Fabric) -> Network {
     let (servers, rate) = (spec.chassis.servers as f64, link_rate(spec));
     let port = spec.server.port_rate.0 * spec.server.ports as f64;
     let others = (fabric.stations as f64 * servers - 1.0).max(1.0);
-    // A cable that carries so many flows between chassis carries servers x servers times as many between servers.
-    let per_flow = |flows: f64, each: f64| if flows > 0.0 { rate / (flows * each) } else { f64::INFINITY };
+    // A cable that carries so many flows between chassis carries servers x servers times as many
+    // between servers.
+    let per_flow =
+        |flows: f64, each: f64| if flows > 0.0 { rate / (flows * each) } else { f64::INFINITY };
     let all_to_all = port.min(per_flow(found.all_to_all, servers * servers) * others);
     let examined = fabric.switches <= MAX_EXAMINED;
     let [link, switch] = failures(fabric, routes);
@@ -204,7 +221,8 @@ fn network(spec: &Spec, fabric: &Fabric) -> Network {
         diameter: found.diameter(),
         mean_hops: found.mean_hops(),
         oversubscription: (uplinks > 0.0).then(|| servers * port / uplinks),
-        bisection: (examined && fabric.stations > 1).then(|| BitRate(bisection(fabric) as f64 * rate)),
+        bisection: (examined && fabric.stations > 1)
+            .then(|| BitRate(bisection(fabric) as f64 * rate)),
         all_to_all: BitRate(all_to_all),
         incast: BitRate((port / others).min(per_flow(found.incast, servers))),
         incast_flows: found.incast * servers,

@@ -1,4 +1,5 @@
-//! How a rack's power is measured, and what it costs: `[power]` of a description. Nothing is asked here.
+//! How a rack's power is measured, and what it costs: `[power]` of a description. Nothing is asked
+//! here.
 
 use crate::quantity::{Seconds, Watts};
 use crate::spec::SpecError;
@@ -26,7 +27,8 @@ pub const OF_CHASSIS: [&str; 2] = ["name", "chassis"];
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Power {
-    /// Each server's. Those of the first one's kind are added up and count; others are told beside them.
+    /// Each server's. Those of the first one's kind are added up and count; others are told beside
+    /// them.
     pub sensors: Vec<Sensor>,
     /// Each chassis's, for all that is in it.
     pub chassis: Vec<Sensor>,
@@ -36,8 +38,8 @@ pub struct Power {
     pub cost: Cost,
 }
 
-/// A sensor. In its texts `{name}` stands for its server's or chassis's name, `{chassis}` for the chassis's number; of a server also
-/// `{address}`, `{slot}` from 1, and `{user}`, who one is on it.
+/// A sensor. In its texts `{name}` stands for its server's or chassis's name, `{chassis}` for the
+/// chassis's number; of a server also `{address}`, `{slot}` from 1, and `{user}`, who one is on it.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", tag = "kind")]
 pub enum Sensor {
@@ -143,7 +145,15 @@ pub struct CostOption {
 impl Default for Cost {
     fn default() -> Self {
         let currency = "USD".to_owned();
-        Self { currency, kwh: 0.15, pue: 1.4, years: 5.0, carbon: None, instances: 12, options: Vec::new() }
+        Self {
+            currency,
+            kwh: 0.15,
+            pue: 1.4,
+            years: 5.0,
+            carbon: None,
+            instances: 12,
+            options: Vec::new(),
+        }
     }
 }
 
@@ -175,10 +185,16 @@ impl Sensor {
         match self {
             Self::Rapl { root } => root.iter_mut().collect(),
             Self::Hwmon { root, channels } => root.iter_mut().chain(channels).collect(),
-            Self::Ipmi { host, login, channels, .. } => [host].into_iter().chain(login).chain(channels).collect(),
-            Self::Redfish { url, login, chassis, authorities, pin, .. } => {
-                [url].into_iter().chain(login).chain(chassis).chain(authorities).chain(pin).collect()
+            Self::Ipmi { host, login, channels, .. } => {
+                [host].into_iter().chain(login).chain(channels).collect()
             }
+            Self::Redfish { url, login, chassis, authorities, pin, .. } => [url]
+                .into_iter()
+                .chain(login)
+                .chain(chassis)
+                .chain(authorities)
+                .chain(pin)
+                .collect(),
             Self::Shelly { address, .. } => vec![address],
             Self::Tasmota { address, login } => [address].into_iter().chain(login).collect(),
             Self::Command { command } => command.iter_mut().collect(),
@@ -189,7 +205,10 @@ impl Sensor {
 impl Power {
     /// What means nothing.
     pub(crate) fn check(&self) -> Result<(), SpecError> {
-        let lists = [("power.sensors", &self.sensors, &OF_SERVER[..]), ("power.chassis", &self.chassis, &OF_CHASSIS)];
+        let lists = [
+            ("power.sensors", &self.sensors, &OF_SERVER[..]),
+            ("power.chassis", &self.chassis, &OF_CHASSIS),
+        ];
         for (key, list, names) in lists {
             if list.len() > MAX_SENSORS {
                 return Err(value(key, list.len(), format!("{MAX_SENSORS} at most")));
@@ -211,7 +230,9 @@ impl Cost {
     /// # Errors
     /// The first such value.
     pub fn check(&self) -> Result<(), SpecError> {
-        let plain = |text: &str, most: usize| (1..=most).contains(&text.len()) && !text.chars().any(char::is_control);
+        let plain = |text: &str, most: usize| {
+            (1..=most).contains(&text.len()) && !text.chars().any(char::is_control)
+        };
         if !plain(&self.currency, 8) {
             return Err(value("power.cost.currency", &self.currency, "1 to 8 letters"));
         }
@@ -228,11 +249,19 @@ impl Cost {
             }
         }
         if self.options.len() > MAX_OPTIONS {
-            return Err(value("power.cost.options", self.options.len(), format!("{MAX_OPTIONS} at most")));
+            return Err(value(
+                "power.cost.options",
+                self.options.len(),
+                format!("{MAX_OPTIONS} at most"),
+            ));
         }
         for option in &self.options {
             if !plain(&option.name, 64) {
-                return Err(value("power.cost.options.name", format!("{:?}", option.name), "1 to 64 letters"));
+                return Err(value(
+                    "power.cost.options.name",
+                    format!("{:?}", option.name),
+                    "1 to 64 letters",
+                ));
             }
             if option.power.0 > 1e6 {
                 return Err(value("power.cost.options.power", option.power, "1 MW at most"));
@@ -251,22 +280,34 @@ impl Cost {
 fn check_sensor(key: &'static str, sensor: &Sensor, names: &[&str]) -> Result<(), SpecError> {
     let mut sensor = sensor.clone();
     let kind = sensor.kind();
-    if names.len() == OF_CHASSIS.len() && matches!(sensor, Sensor::Rapl { .. } | Sensor::Hwmon { .. }) {
+    if names.len() == OF_CHASSIS.len()
+        && matches!(sensor, Sensor::Rapl { .. } | Sensor::Hwmon { .. })
+    {
         return Err(value(key, kind, "a sensor of a chassis; a server has its own"));
     }
     for text in sensor.texts() {
         if text.is_empty() || text.len() > MAX_TEXT || text.chars().any(char::is_control) {
-            return Err(value(key, format!("{text:?}"), format!("1 to {MAX_TEXT} bytes of plain text")));
+            return Err(value(
+                key,
+                format!("{text:?}"),
+                format!("1 to {MAX_TEXT} bytes of plain text"),
+            ));
         }
         for part in text.split('{').skip(1) {
             if !names.contains(&part.split_once('}').map_or("", |(name, _)| name)) {
                 let all: Vec<String> = names.iter().map(|name| format!("{{{name}}}")).collect();
-                return Err(value(key, format!("{text:?}"), format!("of names in braces {}", all.join(", "))));
+                return Err(value(
+                    key,
+                    format!("{text:?}"),
+                    format!("of names in braces {}", all.join(", ")),
+                ));
             }
         }
     }
     let words = match &sensor {
-        Sensor::Command { command } if command.is_empty() => return Err(value(key, "[]", "a program")),
+        Sensor::Command { command } if command.is_empty() => {
+            return Err(value(key, "[]", "a program"));
+        }
         Sensor::Command { command: list }
         | Sensor::Hwmon { channels: list, .. }
         | Sensor::Ipmi { channels: list, .. } => list.len(),
@@ -274,7 +315,9 @@ fn check_sensor(key: &'static str, sensor: &Sensor, names: &[&str]) -> Result<()
             if !url.starts_with("https://") && !url.starts_with("http://") {
                 return Err(value(key, format!("{url:?}"), "an address: https://HOST"));
             }
-            if let Some(pin) = pin.as_ref().filter(|pin| pin.len() != 64 || !pin.chars().all(|c| c.is_ascii_hexdigit()))
+            if let Some(pin) = pin
+                .as_ref()
+                .filter(|pin| pin.len() != 64 || !pin.chars().all(|c| c.is_ascii_hexdigit()))
             {
                 return Err(value(
                     key,
@@ -293,7 +336,11 @@ fn check_sensor(key: &'static str, sensor: &Sensor, names: &[&str]) -> Result<()
     if let Sensor::Rapl { root: Some(root) } | Sensor::Hwmon { root: Some(root), .. } = &sensor {
         let plain = |c: char| c.is_ascii_alphanumeric() || "/-_.{}".contains(c);
         if !root.starts_with('/') || !root.chars().all(plain) {
-            return Err(value(key, format!("{root:?}"), "an absolute path of letters, digits, dashes and dots"));
+            return Err(value(
+                key,
+                format!("{root:?}"),
+                "an absolute path of letters, digits, dashes and dots",
+            ));
         }
     }
     Ok(())
@@ -308,8 +355,7 @@ mod tests {
     use crate::Spec;
 
     fn spec(power: &str) -> Result<Spec, String> {
-        let rack =
-            "name = \"r\"\n[server]\ncores = 2\nmemory = \"1GiB\"\nport-rate = \"1Gb/s\"\n[chassis]\nservers = 3\n";
+        let rack = "name = \"r\"\n[server]\ncores = 2\nmemory = \"1GiB\"\nport-rate = \"1Gb/s\"\n[chassis]\nservers = 3\n";
         Spec::from_toml(&format!("{rack}{power}")).map_err(|error| error.to_string())
     }
 
@@ -319,7 +365,10 @@ mod tests {
                     chassis = [{ kind = \"shelly\", address = \"plug-{chassis}\" }]\n[power.cost]\nkwh = 0.3\n\
                     options = [{ name = \"mini\", power = \"72W\", instances = 2 }]\n";
         let power = spec(text).expect("a rack").power;
-        assert_eq!(power.sensors.iter().map(super::Sensor::kind).collect::<Vec<_>>(), ["rapl", "ipmi"]);
+        assert_eq!(
+            power.sensors.iter().map(super::Sensor::kind).collect::<Vec<_>>(),
+            ["rapl", "ipmi"]
+        );
         let filled = power.sensors[1].map(&|text| text.replace("{name}", "c0-n1"));
         assert!(matches!(filled, super::Sensor::Ipmi { host, .. } if host == "bmc-c0-n1"));
         assert_eq!((power.cost.kwh, power.cost.years, power.cost.options.len()), (0.3, 5.0, 1));

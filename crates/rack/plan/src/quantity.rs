@@ -29,7 +29,8 @@ impl Units {
             Read::Common(read) => read(text)?,
             Read::Units(known) => {
                 let text = text.trim();
-                let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+                let end =
+                    text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
                 let (number, unit) = (text[..end].parse::<f64>().ok()?, text[end..].trim_start());
                 let (_, scale) = known.iter().find(|(name, _)| *name == unit)?;
                 number * scale
@@ -39,7 +40,8 @@ impl Units {
     }
 
     fn tell(&self, value: f64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (name, scale) = self.told.iter().rfind(|(_, scale)| value >= *scale).unwrap_or(&self.told[0]);
+        let (name, scale) =
+            self.told.iter().rfind(|(_, scale)| value >= *scale).unwrap_or(&self.told[0]);
         write!(f, "{} {name}", digits(value / scale))
     }
 }
@@ -54,7 +56,11 @@ pub fn digits(value: f64) -> String {
         _ => 3,
     };
     let text = format!("{value:.places$}");
-    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+    if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        text
+    }
 }
 
 macro_rules! quantity {
@@ -171,11 +177,16 @@ mod tests {
 
     #[test]
     fn what_people_write_is_what_they_are_told() {
-        for (text, told) in [("32 GB", "32 GB"), ("128GiB", "137 GB"), ("5.8TB", "5.8 TB"), ("0B", "0 B")] {
+        for (text, told) in
+            [("32 GB", "32 GB"), ("128GiB", "137 GB"), ("5.8TB", "5.8 TB"), ("0B", "0 B")]
+        {
             assert_eq!(Bytes::parse(text).expect(text).to_string(), told);
         }
         assert_eq!(BitRate::parse("2.5Gb/s"), Some(BitRate(2.5e9)));
-        assert_eq!(Hertz::parse("1.7GHz").map(|clock| clock.times(2.0).to_string()).as_deref(), Some("3.4 Gop/s"));
+        assert_eq!(
+            Hertz::parse("1.7GHz").map(|clock| clock.times(2.0).to_string()).as_deref(),
+            Some("3.4 Gop/s")
+        );
         assert_eq!(Seconds::parse("400ns").map(|time| time.to_string()).as_deref(), Some("400 ns"));
         assert_eq!([Watts(20.0), Watts(1_980.0)].into_iter().sum::<Watts>().to_string(), "2 kW");
         assert_eq!(Kilograms(150.0).to_string(), "150 kg");

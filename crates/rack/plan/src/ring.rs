@@ -1,4 +1,5 @@
-//! Cassandra's ring: which instance has which tokens, where replicas go, and what is lost with whom.
+//! Cassandra's ring: which instance has which tokens, where replicas go, and what is lost with
+//! whom.
 
 use crate::spec::Picked;
 use serde::{Deserialize, Serialize};
@@ -20,7 +21,8 @@ pub struct Instance {
 pub struct Member {
     /// Its tokens, which it keeps; none: they are fitted in between those of others.
     pub tokens: Vec<i64>,
-    /// Whether it comes, or came, when there was a ring already: then it fetches its rows from others.
+    /// Whether it comes, or came, when there was a ring already: then it fetches its rows from
+    /// others.
     pub joined: bool,
     /// Whether it has been up as a member: then it has rows, and without them it is not to start.
     pub begun: bool,
@@ -40,17 +42,23 @@ pub struct Token {
 pub struct Ring {
     /// Who is on it.
     pub instances: Vec<Instance>,
-    /// Tokens in order. A row belongs to the first token at its own place or behind it, and behind the last to the first.
+    /// Tokens in order. A row belongs to the first token at its own place or behind it, and behind
+    /// the last to the first.
     pub tokens: Vec<Token>,
     /// How many different racks there are.
     pub racks: usize,
 }
 
 impl Ring {
-    /// Tokens for instances. `random` gives chance, where it is asked for: any number at each call. `replication` is how many neighbours on the ring
-    /// are to be on different servers.
+    /// Tokens for instances. `random` gives chance, where it is asked for: any number at each call.
+    /// `replication` is how many neighbours on the ring are to be on different servers.
     #[must_use]
-    pub fn new(instances: Vec<Instance>, replication: usize, picked: Picked, random: &mut dyn FnMut() -> u64) -> Self {
+    pub fn new(
+        instances: Vec<Instance>,
+        replication: usize,
+        picked: Picked,
+        random: &mut dyn FnMut() -> u64,
+    ) -> Self {
         let mut tokens: Vec<Token> = match picked {
             Picked::Even => evenly(&mixed(&instances, replication, random)),
             Picked::Adjacent => evenly(&side_by_side(&instances)),
@@ -79,8 +87,9 @@ impl Ring {
         if rows == 0 { 1.0 } else { rows as f64 / all } // the only one has all of them
     }
 
-    /// Who has the rows of a token: going on along the ring, instances of racks that have none yet; and of others as many as there are
-    /// racks too few. So NetworkTopologyStrategy has it, since Cassandra 4.
+    /// Who has the rows of a token: going on along the ring, instances of racks that have none yet;
+    /// and of others as many as there are racks too few. So NetworkTopologyStrategy has it,
+    /// since Cassandra 4.
     #[must_use]
     pub fn replicas(&self, token: usize, replication: usize) -> Vec<usize> {
         let mut repeats = replication.saturating_sub(self.racks);
@@ -136,7 +145,8 @@ impl Placement {
             .sum()
     }
 
-    /// Of all rows those without a majority of replicas when the worst of some groups of servers fails.
+    /// Of all rows those without a majority of replicas when the worst of some groups of servers
+    /// fails.
     #[must_use]
     pub fn lost_with(&self, group: &dyn Fn(usize) -> usize) -> f64 {
         let mut lost = HashMap::<usize, f64>::new();
@@ -150,8 +160,8 @@ impl Placement {
         lost.values().copied().fold(0.0, f64::max)
     }
 
-    /// Pairs of servers that take some rows' majority with them when they fail together, as a share of all pairs; and of all
-    /// rows how many the worst pair takes.
+    /// Pairs of servers that take some rows' majority with them when they fail together, as a share
+    /// of all pairs; and of all rows how many the worst pair takes.
     #[must_use]
     pub fn lost_with_two(&self) -> (f64, f64) {
         let one = |server| server;
@@ -179,15 +189,18 @@ impl Placement {
         let of = |server: &usize| alone.get(server).copied().unwrap_or(0.0);
         let unharmed = choose(servers - alone.len())
             - both.keys().filter(|(one, other)| of(one) == 0.0 && of(other) == 0.0).count();
-        let mut worst = both.iter().map(|((one, other), share)| share + of(one) + of(other)).fold(0.0, f64::max);
+        let mut worst = both
+            .iter()
+            .map(|((one, other), share)| share + of(one) + of(other))
+            .fold(0.0, f64::max);
         let mut alone: Vec<f64> = alone.into_values().collect();
         alone.sort_by(|one, other| other.total_cmp(one));
         worst = worst.max(alone.iter().take(2).sum());
         (if pairs == 0 { 0.0 } else { (pairs - unharmed) as f64 / pairs as f64 }, worst)
     }
 
-    /// What an instance has of all rows, replicas counted, against what it would if all had the same: of the one that
-    /// has most, and of the one that has least.
+    /// What an instance has of all rows, replicas counted, against what it would if all had the
+    /// same: of the one that has most, and of the one that has least.
     #[must_use]
     pub fn balance(&self) -> (f64, f64) {
         let mut has = vec![0.0; self.instances.len()];
@@ -195,8 +208,9 @@ impl Placement {
             of.iter().for_each(|instance| has[*instance] += share);
         }
         let mean = has.iter().sum::<f64>() / has.len() as f64;
-        let (least, most) =
-            has.iter().fold((f64::MAX, 0.0_f64), |(least, most), one| (least.min(*one), most.max(*one)));
+        let (least, most) = has
+            .iter()
+            .fold((f64::MAX, 0.0_f64), |(least, most), one| (least.min(*one), most.max(*one)));
         (most / mean, least / mean)
     }
 
@@ -208,7 +222,9 @@ impl Placement {
     /// Of some rows' replicas how many are in each group of servers.
     fn count(&self, has: &[usize], group: &dyn Fn(usize) -> usize) -> BTreeMap<usize, usize> {
         let mut counts = BTreeMap::new();
-        has.iter().for_each(|instance| *counts.entry(group(self.instances[*instance].server)).or_default() += 1);
+        has.iter().for_each(|instance| {
+            *counts.entry(group(self.instances[*instance].server)).or_default() += 1
+        });
         counts
     }
 }
@@ -227,25 +243,37 @@ fn evenly(order: &[usize]) -> Vec<Token> {
         let offset = ((number as u128) << 64) / order.len().max(1) as u128;
         i64::MIN.wrapping_add_unsigned(u64::try_from(offset).unwrap_or(u64::MAX))
     };
-    order.iter().enumerate().map(|(number, instance)| Token { at: place(number), instance: *instance }).collect()
+    order
+        .iter()
+        .enumerate()
+        .map(|(number, instance)| Token { at: place(number), instance: *instance })
+        .collect()
 }
 
-/// Round after round, each time the instances in the order of their numbers: those of a server are neighbours.
+/// Round after round, each time the instances in the order of their numbers: those of a server are
+/// neighbours.
 fn side_by_side(instances: &[Instance]) -> Vec<usize> {
     let rounds = instances.iter().map(|instance| instance.tokens).max().unwrap_or(0);
-    let in_round = |round: usize| (0..instances.len()).filter(move |one| instances[*one].tokens > round);
+    let in_round =
+        |round: usize| (0..instances.len()).filter(move |one| instances[*one].tokens > round);
     (0..rounds).flat_map(in_round).collect()
 }
 
 /// How often an order is tried whose end and beginning fit too.
 const TRIES: usize = 64;
 
-/// An order in which as many neighbours as there are replicas are on different servers, where that can be, all around the
-/// ring. With chance in it, for when a server fails all others are to have a part of its load; without, where chance finds none.
-fn mixed(instances: &[Instance], replication: usize, random: &mut dyn FnMut() -> u64) -> Vec<usize> {
+/// An order in which as many neighbours as there are replicas are on different servers, where that
+/// can be, all around the ring. With chance in it, for when a server fails all others are to have a
+/// part of its load; without, where chance finds none.
+fn mixed(
+    instances: &[Instance],
+    replication: usize,
+    random: &mut dyn FnMut() -> u64,
+) -> Vec<usize> {
     let near = |order: &[usize]| {
         let server = |at: usize| instances[order[at % order.len()]].server;
-        let pairs = (0..order.len()).flat_map(|at| (1..replication).map(move |next| (at, at + next)));
+        let pairs =
+            (0..order.len()).flat_map(|at| (1..replication).map(move |next| (at, at + next)));
         pairs.filter(|(at, next)| server(*at) == server(*next)).count()
     };
     let mut best = (usize::MAX, Vec::new());
@@ -276,14 +304,24 @@ fn in_rounds(instances: &[Instance]) -> Vec<usize> {
     keyed.into_iter().map(|(_, _, number)| number).collect()
 }
 
-/// An order by chance in which as many neighbours as there are replicas are on different servers, but for its end and beginning.
-fn apart(instances: &[Instance], replication: usize, random: &mut dyn FnMut() -> u64) -> Vec<usize> {
+/// An order by chance in which as many neighbours as there are replicas are on different servers,
+/// but for its end and beginning.
+fn apart(
+    instances: &[Instance],
+    replication: usize,
+    random: &mut dyn FnMut() -> u64,
+) -> Vec<usize> {
     let servers = instances.iter().map(|instance| instance.server + 1).max().unwrap_or(0);
-    // Of each server the instances, and how many tokens are still to be dealt out: of each instance, and of all.
+    // Of each server the instances, and how many tokens are still to be dealt out: of each
+    // instance, and of all.
     let mut of_server = vec![Vec::new(); servers];
-    instances.iter().enumerate().for_each(|(number, instance)| of_server[instance.server].push(number));
+    instances
+        .iter()
+        .enumerate()
+        .for_each(|(number, instance)| of_server[instance.server].push(number));
     let mut left: Vec<usize> = instances.iter().map(|instance| instance.tokens).collect();
-    let mut open: Vec<usize> = of_server.iter().map(|of| of.iter().map(|one| left[*one]).sum()).collect();
+    let mut open: Vec<usize> =
+        of_server.iter().map(|of| of.iter().map(|one| left[*one]).sum()).collect();
     let total: usize = open.iter().sum();
     let mut last = vec![None::<usize>; servers];
     let mut order = Vec::with_capacity(total);
@@ -291,7 +329,8 @@ fn apart(instances: &[Instance], replication: usize, random: &mut dyn FnMut() ->
         let at = order.len();
         let waited = |server: usize| last[server].map_or(usize::MAX, |last| at - last);
         let keep = replication.saturating_sub(1).min(servers.saturating_sub(1));
-        // Among those long enough ago, one with most left: who has many must begin early. Else whoever is longest ago.
+        // Among those long enough ago, one with most left: who has many must begin early. Else
+        // whoever is longest ago.
         let ready = (0..servers).filter(|server| open[*server] > 0 && waited(*server) > keep);
         let most = ready.clone().map(|server| open[server]).max();
         let pick = match most {
@@ -299,7 +338,10 @@ fn apart(instances: &[Instance], replication: usize, random: &mut dyn FnMut() ->
                 let equal: Vec<usize> = ready.filter(|server| open[*server] == most).collect();
                 equal[below(equal.len(), random)]
             }
-            None => (0..servers).filter(|server| open[*server] > 0).max_by_key(|server| waited(*server)).unwrap_or(0),
+            None => (0..servers)
+                .filter(|server| open[*server] > 0)
+                .max_by_key(|server| waited(*server))
+                .unwrap_or(0),
         };
         let of = &of_server[pick];
         let most = of.iter().map(|one| left[*one]).max().unwrap_or(0);

@@ -1,4 +1,5 @@
-//! Sprat's own servers on a rack, and the etcd in which several coordinators keep what they know: `[store]` and `[etcd]` of a description.
+//! Sprat's own servers on a rack, and the etcd in which several coordinators keep what they know:
+//! `[store]` and `[etcd]` of a description.
 
 use crate::quantity::Bytes;
 use crate::spec::{Server, SpecError, value, within};
@@ -25,7 +26,8 @@ const MAX_ARGUMENTS: usize = 64;
 pub struct Etcd {
     /// On which servers, by name: 1, 3 or 5. None: on the first three, or the first.
     pub servers: Vec<String>,
-    /// A program on the machine that controls the rack, which is brought to them; none: Debian's package.
+    /// A program on the machine that controls the rack, which is brought to them; none: Debian's
+    /// package.
     pub program: Option<String>,
 }
 
@@ -41,7 +43,8 @@ pub struct Store {
     pub servers: Vec<String>,
     /// Memory of each for its log.
     pub memory: Bytes,
-    /// Disk of each for its own and others' logs; none: about 3.5 times the memory for each replica.
+    /// Disk of each for its own and others' logs; none: about 3.5 times the memory for each
+    /// replica.
     pub disk: Option<Bytes>,
     /// Replicas of each log on other servers.
     #[serde(default = "two")]
@@ -101,10 +104,14 @@ pub enum StoreError {
         why: &'static str,
     },
     /// A number of members that is no majority's.
-    #[error("etcd.servers: {0} members; want 1, 3 or 5: of an even number no more may fail than of one fewer")]
+    #[error(
+        "etcd.servers: {0} members; want 1, 3 or 5: of an even number no more may fail than of one fewer"
+    )]
     Members(usize),
     /// Several coordinators have nowhere to keep what they know.
-    #[error("store.coordinators: {0} of them keep what they know in etcd: say [etcd] too, or name one")]
+    #[error(
+        "store.coordinators: {0} of them keep what they know in etcd: say [etcd] too, or name one"
+    )]
     NoEtcd(usize),
     /// There are too few servers for the replicas.
     #[error("store.replicas = {replicas}: a log is on that many others, which takes {} servers; there are {servers}", replicas + 1)]
@@ -129,10 +136,16 @@ impl Store {
             return Err(value("store.disk", disk.to_string(), "as much as store.memory, or more"));
         }
         // Each is a line of a file.
-        match self.arguments.iter().find(|argument| argument.is_empty() || argument.contains(char::is_control)) {
-            Some(argument) => {
-                Err(value("store.arguments", format!("{argument:?}"), "arguments of `sprat server`, one by one"))
-            }
+        match self
+            .arguments
+            .iter()
+            .find(|argument| argument.is_empty() || argument.contains(char::is_control))
+        {
+            Some(argument) => Err(value(
+                "store.arguments",
+                format!("{argument:?}"),
+                "arguments of `sprat server`, one by one",
+            )),
             None => Ok(()),
         }
     }
@@ -152,12 +165,19 @@ impl Etcd {
 }
 
 /// Who runs what, on servers of these names.
-pub(crate) fn services(etcd: Option<&Etcd>, store: Option<&Store>, names: &[String]) -> Result<Services, StoreError> {
+pub(crate) fn services(
+    etcd: Option<&Etcd>,
+    store: Option<&Store>,
+    names: &[String],
+) -> Result<Services, StoreError> {
     let numbers = |key: &'static str, told: &[String]| {
         let mut found = Vec::new();
         for name in told {
             let wrong = |why| StoreError::Name { key, name: name.clone(), why };
-            let number = names.iter().position(|one| one == name).ok_or_else(|| wrong("is no server of the plan"))?;
+            let number = names
+                .iter()
+                .position(|one| one == name)
+                .ok_or_else(|| wrong("is no server of the plan"))?;
             if found.contains(&number) {
                 return Err(wrong("is named twice"));
             }
@@ -213,7 +233,10 @@ mod tests {
     #[test]
     fn who_runs_what_follows_or_is_told() {
         let found = plan("[etcd]\n[store]\nmemory = \"128MB\"").expect("fine").services;
-        assert_eq!((found.etcd, found.coordinators, found.stores), (vec![0, 1, 2], vec![0, 1, 2], vec![0, 1, 2, 3]));
+        assert_eq!(
+            (found.etcd, found.coordinators, found.stores),
+            (vec![0, 1, 2], vec![0, 1, 2], vec![0, 1, 2, 3])
+        );
         let told = "[etcd]\nservers = [\"c0-n4\"]\n[store]\nmemory = \"128MB\"\ncoordinators = [\"c0-n2\", \"c0-n1\"]\nservers = [\"c0-n3\"]\nreplicas = 0";
         let found = plan(told).expect("fine").services;
         assert_eq!((found.etcd, found.coordinators, found.stores), (vec![3], vec![1, 0], vec![2]));
@@ -236,7 +259,10 @@ mod tests {
             ("[store]\nmemory = \"100MB\"\ndisk = \"1MB\"", "store.disk"),
             ("[store]\nmemory = \"100MB\"\nreplicas = 4", "takes 5 servers; there are 4"),
             ("[store]\nmemory = \"100MB\"\narguments = [\"a\\nb\"]", "store.arguments"),
-            ("[store]\nmemory = \"100MB\"\ncoordinators = [\"c0-n1\", \"c0-n2\"]", "say [etcd] too"),
+            (
+                "[store]\nmemory = \"100MB\"\ncoordinators = [\"c0-n1\", \"c0-n2\"]",
+                "say [etcd] too",
+            ),
         ] {
             let error = plan(more).expect_err(more);
             assert!(error.contains(word), "{more}: {error}");

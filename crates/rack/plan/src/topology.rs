@@ -90,14 +90,18 @@ impl Topology {
             Self::Hypercube { dimensions } => build.hypercube(*dimensions)?,
             Self::Torus { sizes } => build.torus(sizes)?,
             Self::FatTree { ports } => build.fat_tree(*ports)?,
-            Self::Dragonfly { groups, chassis, global } => build.dragonfly(*groups, *chassis, *global)?,
+            Self::Dragonfly { groups, chassis, global } => {
+                build.dragonfly(*groups, *chassis, *global)?
+            }
             Self::Custom { chassis, neighbours } => build.custom(*chassis, neighbours)?,
         };
         let kind = build.kind;
         let fabric = Fabric::new(stations, switches, build.links, symmetric);
         match fabric.apart() {
             None => Ok(fabric),
-            Some(switch) => Err(TopologyError { kind, what: format!("nothing leads from c0 to c{switch}") }),
+            Some(switch) => {
+                Err(TopologyError { kind, what: format!("nothing leads from c0 to c{switch}") })
+            }
         }
     }
 }
@@ -117,7 +121,8 @@ impl Build {
     }
 
     fn limit(&self, switches: Option<usize>, links: Option<usize>) -> Result<usize, TopologyError> {
-        let too_large = || self.error(format!("more than {MAX_SWITCHES} switches or {MAX_LINKS} neighbours"));
+        let too_large =
+            || self.error(format!("more than {MAX_SWITCHES} switches or {MAX_LINKS} neighbours"));
         if links.is_none_or(|links| links > MAX_LINKS) {
             return Err(too_large());
         }
@@ -135,7 +140,8 @@ impl Build {
         self.limit(Some(chassis), chassis.checked_mul(chassis - 1).map(|pairs| pairs / 2))?;
         for a in 0..chassis {
             for b in a + 1..chassis {
-                // By how far they are apart on a circle: so each class has as many at every chassis.
+                // By how far they are apart on a circle: so each class has as many at every
+                // chassis.
                 self.join(a, b, (b - a).min(chassis - (b - a)) - 1);
             }
         }
@@ -155,8 +161,10 @@ impl Build {
         if dimensions < 1 {
             return Err(self.error("want 1 dimension or more"));
         }
-        let switches = u32::try_from(dimensions).ok().and_then(|dimensions| 1_usize.checked_shl(dimensions));
-        let switches = self.limit(switches, switches.and_then(|switches| switches.checked_mul(dimensions)))?;
+        let switches =
+            u32::try_from(dimensions).ok().and_then(|dimensions| 1_usize.checked_shl(dimensions));
+        let switches =
+            self.limit(switches, switches.and_then(|switches| switches.checked_mul(dimensions)))?;
         for dimension in 0..dimensions {
             for a in (0..switches).filter(|a| a >> dimension & 1 == 0) {
                 self.join(a, a | 1 << dimension, dimension);
@@ -170,7 +178,8 @@ impl Build {
             return Err(self.error("want sizes = [4, 4]: 2 or more in each dimension"));
         }
         let switches = sizes.iter().try_fold(1_usize, |product, size| product.checked_mul(*size));
-        let switches = self.limit(switches, switches.and_then(|switches| switches.checked_mul(sizes.len())))?;
+        let switches =
+            self.limit(switches, switches.and_then(|switches| switches.checked_mul(sizes.len())))?;
         let mut stride = 1;
         for (dimension, &size) in sizes.iter().enumerate() {
             for a in 0..switches {
@@ -178,7 +187,10 @@ impl Build {
                 // Where a ring has two, the way back is the way there.
                 if size > 2 || place == 0 {
                     let b = a - place * stride + (place + 1) % size * stride;
-                    self.links.push(Link { oriented: size > 2, ..Link::new(a, b, self.count, dimension) });
+                    self.links.push(Link {
+                        oriented: size > 2,
+                        ..Link::new(a, b, self.count, dimension)
+                    });
                 }
             }
             stride *= size;
@@ -194,46 +206,69 @@ impl Build {
         let (edges, cores) = (ports * half, half * half);
         let switches = self.limit(Some(2 * edges + cores), Some(2 * edges * half))?;
         for pod in 0..ports {
-            for (edge, above) in (0..half).flat_map(|edge| (0..half).map(move |above| (edge, above))) {
+            for (edge, above) in
+                (0..half).flat_map(|edge| (0..half).map(move |above| (edge, above)))
+            {
                 self.join(pod * half + edge, edges + pod * half + above, 0);
             }
-            for (above, core) in (0..half).flat_map(|above| (0..half).map(move |core| (above, core))) {
+            for (above, core) in
+                (0..half).flat_map(|above| (0..half).map(move |core| (above, core)))
+            {
                 self.join(edges + pod * half + above, 2 * edges + above * half + core, 1);
             }
         }
         Ok((edges, switches, false))
     }
 
-    fn dragonfly(&mut self, groups: usize, chassis: usize, global: usize) -> Result<Shape, TopologyError> {
+    fn dragonfly(
+        &mut self,
+        groups: usize,
+        chassis: usize,
+        global: usize,
+    ) -> Result<Shape, TopologyError> {
         let reach = chassis.checked_mul(global);
         if groups < 2 || chassis < 1 || reach.is_none_or(|reach| reach < groups - 1) {
-            let what = format!("want 2 groups or more, and chassis x global of a group at least {}", groups.max(2) - 1);
+            let what = format!(
+                "want 2 groups or more, and chassis x global of a group at least {}",
+                groups.max(2) - 1
+            );
             return Err(self.error(what));
         }
-        let locals = chassis.checked_mul(chassis - 1).and_then(|pairs| (pairs / 2).checked_mul(groups));
-        let links = locals.zip(groups.checked_mul(groups - 1)).map(|(locals, globals)| locals + globals / 2);
+        let locals =
+            chassis.checked_mul(chassis - 1).and_then(|pairs| (pairs / 2).checked_mul(groups));
+        let links = locals
+            .zip(groups.checked_mul(groups - 1))
+            .map(|(locals, globals)| locals + globals / 2);
         let switches = self.limit(groups.checked_mul(chassis), links)?;
         for group in 0..groups {
             for a in 0..chassis {
-                (a + 1..chassis).for_each(|b| self.join(group * chassis + a, group * chassis + b, 0));
+                (a + 1..chassis)
+                    .for_each(|b| self.join(group * chassis + a, group * chassis + b, 0));
             }
             for other in group + 1..groups {
                 // The group's links to others are dealt out to its chassis in turn.
-                let (there, back) = ((other - group - 1) % chassis, (groups - 1 - (other - group)) % chassis);
+                let (there, back) =
+                    ((other - group - 1) % chassis, (groups - 1 - (other - group)) % chassis);
                 self.join(group * chassis + there, other * chassis + back, 1);
             }
         }
         Ok((switches, switches, false))
     }
 
-    fn custom(&mut self, chassis: usize, neighbours: &[[usize; 2]]) -> Result<Shape, TopologyError> {
+    fn custom(
+        &mut self,
+        chassis: usize,
+        neighbours: &[[usize; 2]],
+    ) -> Result<Shape, TopologyError> {
         if chassis < 1 {
             return Err(self.error("want 1 chassis or more"));
         }
         self.limit(Some(chassis), Some(neighbours.len()))?;
         for &[a, b] in neighbours {
             if a == b || a >= chassis || b >= chassis {
-                return Err(self.error(format!("neighbours [{a}, {b}]: want two of 0 to {}", chassis - 1)));
+                return Err(
+                    self.error(format!("neighbours [{a}, {b}]: want two of 0 to {}", chassis - 1))
+                );
             }
             self.join(a, b, 0);
         }

@@ -1,7 +1,9 @@
 //! Topologies against what textbooks say of them, and against what can be counted one by one.
 
 use proptest::prelude::*;
-use sprat_plan::fabric::{Fabric, Failure, Link, Routing, UNREACHED, bisection, deadlock, failures, traffic};
+use sprat_plan::fabric::{
+    Fabric, Failure, Link, Routing, UNREACHED, bisection, deadlock, failures, traffic,
+};
 use sprat_plan::spec::Routes;
 use sprat_plan::topology::Topology;
 
@@ -21,7 +23,8 @@ fn unknown(fabric: &Fabric) -> Fabric {
 #[test]
 fn diameters_and_bisections_are_those_of_textbooks() {
     let cases = [
-        // Topology, chassis, switches, cables, diameter, bisection in cables: of nine groups there is no textbook's.
+        // Topology, chassis, switches, cables, diameter, bisection in cables: of nine groups there
+        // is no textbook's.
         (Topology::Single, 1, 1, 0, 0, 0),
         (Topology::Mesh { chassis: 5 }, 5, 5, 10, 1, 6),
         (Topology::Tree { leaves: 2 }, 3, 3, 2, 2, 1),
@@ -35,7 +38,11 @@ fn diameters_and_bisections_are_those_of_textbooks() {
     for (topology, chassis, switches, cables, diameter, halves) in cases {
         let fabric = fabric(&topology);
         let found = traffic(&fabric, Routes::Ecmp);
-        assert_eq!((fabric.stations, fabric.switches, fabric.links.len()), (chassis, switches, cables), "{topology:?}");
+        assert_eq!(
+            (fabric.stations, fabric.switches, fabric.links.len()),
+            (chassis, switches, cables),
+            "{topology:?}"
+        );
         assert_eq!((found.diameter(), found.apart), (diameter, 0), "{topology:?}");
         if halves > 0 || chassis < 2 {
             assert_eq!(bisection(&fabric), halves, "{topology:?}");
@@ -45,11 +52,13 @@ fn diameters_and_bisections_are_those_of_textbooks() {
 
 #[test]
 fn the_fullest_cable_is_the_one_that_arithmetic_says() {
-    // Hypercube: all pairs cross each dimension half of the time, both ways evenly: N/2 flows a directed link.
+    // Hypercube: all pairs cross each dimension half of the time, both ways evenly: N/2 flows a
+    // directed link.
     let cube = traffic(&fabric(&Topology::Hypercube { dimensions: 4 }), Routes::Ecmp);
     assert!((cube.all_to_all - 8.0).abs() < 1e-9, "{cube:?}");
     assert!((cube.mean_hops() - 32.0 / 15.0).abs() < 1e-9, "{cube:?}");
-    // To one of a hypercube: ordered, half of all come over the last dimension; with all ways, a quarter of them a link.
+    // To one of a hypercube: ordered, half of all come over the last dimension; with all ways, a
+    // quarter of them a link.
     let ordered = traffic(&fabric(&Topology::Hypercube { dimensions: 4 }), Routes::Ordered);
     assert!((ordered.incast - 8.0).abs() < 1e-9, "{ordered:?}");
     assert!((cube.incast - 15.0 / 4.0).abs() < 1e-9, "{cube:?}");
@@ -73,7 +82,11 @@ fn what_waits_in_a_circle_is_found() {
         (torus(&[3]), Routes::Ordered, false),
     ];
     for (topology, routes, waits) in cases {
-        assert_eq!(deadlock(&fabric(&topology), routes).is_some(), waits, "{topology:?} {routes:?}");
+        assert_eq!(
+            deadlock(&fabric(&topology), routes).is_some(),
+            waits,
+            "{topology:?} {routes:?}"
+        );
     }
 }
 
@@ -86,7 +99,10 @@ fn the_failure_that_hurts_most_is_told() {
     let [link, switch] = failures(&cube, Routes::Ecmp).map(|failure| failure.expect("examined"));
     assert_eq!((link.cut_off, switch.cut_off, switch.diameter), (0, 0, 4));
     assert!((1.0..3.0).contains(&link.load), "{link:?}");
-    assert_eq!(failures(&fabric(&Topology::Hypercube { dimensions: 11 }), Routes::Ecmp), [None, None]);
+    assert_eq!(
+        failures(&fabric(&Topology::Hypercube { dimensions: 11 }), Routes::Ecmp),
+        [None, None]
+    );
     assert_eq!(failures(&fabric(&Topology::Single), Routes::Ecmp), [None, None]);
 }
 
@@ -117,20 +133,24 @@ fn topologies() -> impl Strategy<Value = Topology> {
         (1_usize..6).prop_map(|dimensions| Topology::Hypercube { dimensions }),
         prop::collection::vec(2_usize..5, 1..4).prop_map(|sizes| Topology::Torus { sizes }),
         (1_usize..4).prop_map(|half| Topology::FatTree { ports: 2 * half }),
-        (2_usize..6, 1_usize..5).prop_map(|(groups, chassis)| Topology::Dragonfly { groups, chassis, global: groups }),
+        (2_usize..6, 1_usize..5).prop_map(|(groups, chassis)| Topology::Dragonfly {
+            groups,
+            chassis,
+            global: groups
+        }),
     ]
 }
 
 fn chance() -> impl Strategy<Value = Fabric> {
-    (2_usize..10, prop::collection::vec((0_usize..10, 0_usize..10, 1_usize..4, 0_usize..3), 1..30)).prop_map(
-        |(switches, links)| {
-            let within =
-                |(a, b, count, class): (usize, usize, usize, usize)| (a % switches, b % switches, count, class);
+    (2_usize..10, prop::collection::vec((0_usize..10, 0_usize..10, 1_usize..4, 0_usize..3), 1..30))
+        .prop_map(|(switches, links)| {
+            let within = |(a, b, count, class): (usize, usize, usize, usize)| {
+                (a % switches, b % switches, count, class)
+            };
             let real = |(a, b, count, class)| (a != b).then(|| Link::new(a, b, count, class));
             let links = links.into_iter().map(within).filter_map(real).collect();
             Fabric::new(1 + switches / 2, switches, links, false)
-        },
-    )
+        })
 }
 
 proptest! {

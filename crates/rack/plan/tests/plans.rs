@@ -16,8 +16,7 @@ fn published(name: &str) -> Plan {
 
 /// Six servers with what `more` says.
 fn six(more: &str) -> String {
-    let rack =
-        "name = \"six\"\n[server]\ncores = 4\nmemory = \"32GB\"\ndisks = [\"1TB\", \"1TB\"]\nport-rate = \"1Gb/s\"\n";
+    let rack = "name = \"six\"\n[server]\ncores = 4\nmemory = \"32GB\"\ndisks = [\"1TB\", \"1TB\"]\nport-rate = \"1Gb/s\"\n";
     format!("{rack}[chassis]\nservers = 6\n{more}")
 }
 
@@ -29,7 +28,12 @@ fn verdicts(name: &str) -> Vec<(String, &'static str)> {
         Verdict::Off(_) => "off",
         Verdict::Unknown => "unknown",
     };
-    published(name).summary.claims.into_iter().map(|claim| (claim.key, word(claim.verdict))).collect()
+    published(name)
+        .summary
+        .claims
+        .into_iter()
+        .map(|claim| (claim.key, word(claim.verdict)))
+        .collect()
 }
 
 #[test]
@@ -61,18 +65,28 @@ fn published_figures_follow_or_are_flagged() {
     ];
     assert_eq!(verdicts("mms-3"), told(&three));
     for name in ["mms-5", "mms-cube", "mms-65536", "cassandra-6", "ipu-6"] {
-        assert!(verdicts(name).iter().all(|(_, word)| *word == "follows"), "{name}: {:?}", verdicts(name));
+        assert!(
+            verdicts(name).iter().all(|(_, word)| *word == "follows"),
+            "{name}: {:?}",
+            verdicts(name)
+        );
     }
 }
 
 #[test]
 fn published_power_follows_from_chassis_or_is_flagged() {
-    let power = |name: &str| published(name).summary.capacity.power.expect("it is described").to_string();
+    let power =
+        |name: &str| published(name).summary.capacity.power.expect("it is described").to_string();
     assert_eq!(power("mms-16"), "32 kW");
-    assert_eq!(power("mms-3"), "5.93 kW", "4.8 kW is what was taken in normal operation: docs/rack.md");
+    assert_eq!(
+        power("mms-3"),
+        "5.93 kW",
+        "4.8 kW is what was taken in normal operation: docs/rack.md"
+    );
     assert_eq!(power("cassandra-6"), "432 W");
     let one = ready("mms-16").expect("it is there").toml;
-    let one = one[..one.find("[fabric]").expect("a fabric")].to_owned() + "[claims]\npower = \"2kW\"\n";
+    let one =
+        one[..one.find("[fabric]").expect("a fabric")].to_owned() + "[claims]\npower = \"2kW\"\n";
     assert_eq!(plan(&one).summary.claims[0].verdict, Verdict::Follows);
 }
 
@@ -87,11 +101,19 @@ fn switches_without_servers_weigh_take_power_and_stand_somewhere() {
     let has = &plan.summary.capacity;
     assert_eq!((has.chassis, has.switches, has.height, has.racks), (32, 48, 80, 2));
     assert_eq!(has.power.map(|power| power.0.round()), Some(32.0 * 10.0 + 80.0 * 100.0));
-    assert!(plan.summary.claims.iter().all(|claim| claim.verdict == Verdict::Follows), "{:?}", plan.summary.claims);
+    assert!(
+        plan.summary.claims.iter().all(|claim| claim.verdict == Verdict::Follows),
+        "{:?}",
+        plan.summary.claims
+    );
     let layout = plan.layout();
-    let places: HashSet<_> = (0..80).map(|switch| layout.place(switch).map(|place| (place.rack, place.unit))).collect();
+    let places: HashSet<_> =
+        (0..80).map(|switch| layout.place(switch).map(|place| (place.rack, place.unit))).collect();
     assert_eq!(places.len(), 80, "each has a place of its own");
-    assert!(layout.cables().iter().all(|cable| cable.to.place.is_some()), "cables say where switches stand");
+    assert!(
+        layout.cables().iter().all(|cable| cable.to.place.is_some()),
+        "cables say where switches stand"
+    );
     let svg = sprat_plan::picture::picture(&plan).expect("few enough");
     assert_eq!(svg.matches(": a switch</text>").count(), 48);
 }
@@ -99,18 +121,31 @@ fn switches_without_servers_weigh_take_power_and_stand_somewhere() {
 /// What does not fit into the rest of a rack stands in the next one, and is counted there.
 #[test]
 fn racks_are_counted_as_chassis_stand() {
-    let text = six("height = 22\n").replace("servers = 6", "servers = 6\nuplinks = 2\nuplink-rate = \"10Gb/s\"");
+    let text = six("height = 22\n")
+        .replace("servers = 6", "servers = 6\nuplinks = 2\nuplink-rate = \"10Gb/s\"");
     let plan = plan(&format!("{text}[fabric]\ntopology = {{ kind = \"mesh\", chassis = 3 }}\n"));
-    assert_eq!((plan.summary.capacity.racks, plan.layout().place(2).map(|place| place.rack)), (3, Some(3)));
+    assert_eq!(
+        (plan.summary.capacity.racks, plan.layout().place(2).map(|place| place.rack)),
+        (3, Some(3))
+    );
 }
 
 #[test]
 fn uplinks_without_a_cable_carry_nothing() {
-    let text =
-        six("uplinks = 4\nuplink-rate = \"40Gb/s\"\n[fabric]\ntopology = { kind = \"tree\", leaves = 2 }\nlinks = 2\n");
+    let text = six(
+        "uplinks = 4\nuplink-rate = \"40Gb/s\"\n[fabric]\ntopology = { kind = \"tree\", leaves = 2 }\nlinks = 2\n",
+    );
     let plan = plan(&text.replace("1Gb/s", "10Gb/s").replace("servers = 6", "servers = 8"));
-    assert_eq!(plan.summary.network.oversubscription, Some(1.0), "80 Gb/s over a leaf's two cables of 40 Gb/s");
-    assert_eq!(published("mms-3").summary.network.oversubscription, Some(2.75), "220 Gb/s over two cables of 40 Gb/s");
+    assert_eq!(
+        plan.summary.network.oversubscription,
+        Some(1.0),
+        "80 Gb/s over a leaf's two cables of 40 Gb/s"
+    );
+    assert_eq!(
+        published("mms-3").summary.network.oversubscription,
+        Some(2.75),
+        "220 Gb/s over two cables of 40 Gb/s"
+    );
 }
 
 #[test]
@@ -148,22 +183,42 @@ fn what_cannot_be_is_named_with_its_mend() {
         (six("sevrers = 1\n"), "unknown field `sevrers`"),
         (six("height = 0\n"), "chassis.height = 0: want 1 to 100"),
         (six("[fabric]\ntopology = { kind = \"ring\" }\n"), "unknown variant `ring`"),
-        (six("[fabric]\ntopology = { kind = \"mesh\", chassis = 3 }\n"), "c0 needs 2 uplinks, a chassis has 0"),
-        (ready("mms-65536", "split = true ", "split = false"), "`fabric.split = true` makes more of them of each"),
+        (
+            six("[fabric]\ntopology = { kind = \"mesh\", chassis = 3 }\n"),
+            "c0 needs 2 uplinks, a chassis has 0",
+        ),
+        (
+            ready("mms-65536", "split = true ", "split = false"),
+            "`fabric.split = true` makes more of them of each",
+        ),
         (six("[addresses]\nv4 = \"10.0.0.0/29\"\n"), "do not fit into it"),
         (six("[addresses]\nv6 = \"fd00::/65\"\n"), "1 chassis with a /64 each do not fit"),
-        (six("[cassandra]\nreplication = 7\n"), "there are 6 servers, replicas on different ones need 7"),
-        (six("[cassandra]\nracks = \"chassis\"\n"), "there are 1 chassis, replicas on different ones need 3"),
-        (six("[cassandra]\nheap = \"20GB\"\ninstances = 2\n"), "cassandra.heap = 20 GB: want 2 instances to fit"),
+        (
+            six("[cassandra]\nreplication = 7\n"),
+            "there are 6 servers, replicas on different ones need 7",
+        ),
+        (
+            six("[cassandra]\nracks = \"chassis\"\n"),
+            "there are 1 chassis, replicas on different ones need 3",
+        ),
+        (
+            six("[cassandra]\nheap = \"20GB\"\ninstances = 2\n"),
+            "cassandra.heap = 20 GB: want 2 instances to fit",
+        ),
         (six("[cassandra]\ntokens = 300\n"), "cassandra.tokens = 300: want 1 to 256"),
         (six(one), "lose QUORUM with it; racks = \"host\" keeps them apart"),
-        (six("[claims]\nservers = \"six\"\n"), "claims.servers = \"six\": want a number, such as \"736\""),
+        (
+            six("[claims]\nservers = \"six\"\n"),
+            "claims.servers = \"six\": want a number, such as \"736\"",
+        ),
         (six("[claims]\nbeauty = \"1\"\n"), "want a claim about one of chassis, servers"),
         (six("").replace("32GB", "32 parsecs"), "want bytes, such as"),
         (six("").replace("six\"", "s i x\""), "1 to 32 letters, digits and dashes"),
         (six("").replace("1Gb/s", "0b/s"), "server.port-rate"),
         (
-            six("uplinks = 64\nuplink-rate = \"40Gb/s\"\n[fabric]\ntopology = { kind = \"fat-tree\", ports = 128 }\n"),
+            six(
+                "uplinks = 64\nuplink-rate = \"40Gb/s\"\n[fabric]\ntopology = { kind = \"fat-tree\", ports = 128 }\n",
+            ),
             "8192 chassis are too many",
         ),
         ("#".repeat(2 << 20), "2097152 bytes: a rack is described in"),
@@ -172,7 +227,8 @@ fn what_cannot_be_is_named_with_its_mend() {
         let error = Plan::from_toml(&text).map(|plan| plan.summary).expect_err(what).to_string();
         assert!(error.contains(what), "want {what:?}: {error}");
     }
-    let accepted = plan(&six(&format!("{one}accept-loss = true\n"))).summary.cassandra.expect("Cassandra");
+    let accepted =
+        plan(&six(&format!("{one}accept-loss = true\n"))).summary.cassandra.expect("Cassandra");
     assert!(accepted.doubled > 0.1 && accepted.lost_with_server > 0.0, "{accepted:?}");
 }
 
@@ -184,10 +240,18 @@ fn cables_lead_from_port_to_port_and_no_port_has_two() {
         let mut ends = HashSet::new();
         for cable in &cables {
             for end in [&cable.from, &cable.to] {
-                assert!(ends.insert((end.name.clone(), end.port.clone())), "{}: {end:?} twice", ready.name);
+                assert!(
+                    ends.insert((end.name.clone(), end.port.clone())),
+                    "{}: {end:?} twice",
+                    ready.name
+                );
             }
         }
-        let down = if plan.spec.chassis.backplane { 0 } else { plan.summary.capacity.servers * plan.spec.server.ports };
+        let down = if plan.spec.chassis.backplane {
+            0
+        } else {
+            plan.summary.capacity.servers * plan.spec.server.ports
+        };
         assert_eq!(cables.len(), plan.summary.network.cables + down, "{}", ready.name);
     }
     let split = ready("mms-5")

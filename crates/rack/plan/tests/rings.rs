@@ -28,10 +28,12 @@ fn with_one_rack_name_a_quarter_of_all_rows_are_lost_with_a_server() {
     // Twelve instances on six servers: that three in a row are on three of them has 10/11 x 8/10.
     let expected = 1.0 - 10.0 / 11.0 * 8.0 / 10.0;
     let mut random = chance(7);
-    let doubled = |_| Ring::new(instances(6, 2, 16, true), 3, Picked::Random, &mut random).place(3).doubled();
+    let doubled =
+        |_| Ring::new(instances(6, 2, 16, true), 3, Picked::Random, &mut random).place(3).doubled();
     let all: Vec<f64> = (0..200).map(doubled).collect();
     let mean = all.iter().sum::<f64>() / all.len() as f64;
-    // Neighbours of the same instance are passed over, so the next comes from fewer: close to, not equal.
+    // Neighbours of the same instance are passed over, so the next comes from fewer: close to, not
+    // equal.
     assert!((mean - expected).abs() < 0.01, "{mean} of {expected}");
 
     let ring = Ring::new(instances(6, 2, 1, true), 3, Picked::Adjacent, &mut random);
@@ -55,14 +57,19 @@ fn replicas_go_where_cassandra_puts_them() {
     let token = |at, instance| sprat_plan::ring::Token { at, instance };
     let ring = |racks: &[usize]| {
         let instances: Vec<Instance> = racks.iter().map(|rack| instance(*rack)).collect();
-        let tokens = (0_i64..).zip(0..racks.len()).map(|(at, instance)| token(at, instance)).collect();
+        let tokens =
+            (0_i64..).zip(0..racks.len()).map(|(at, instance)| token(at, instance)).collect();
         let mut distinct = racks.to_vec();
         distinct.sort_unstable();
         distinct.dedup();
         Ring { instances, tokens, racks: distinct.len() }
     };
     assert_eq!(ring(&[0, 0, 1, 1, 2]).replicas(0, 3), [0, 2, 4], "a rack each");
-    assert_eq!(ring(&[0, 0, 0, 1, 1]).replicas(0, 3), [0, 1, 3], "one more than racks: the first is doubled");
+    assert_eq!(
+        ring(&[0, 0, 0, 1, 1]).replicas(0, 3),
+        [0, 1, 3],
+        "one more than racks: the first is doubled"
+    );
     assert_eq!(ring(&[0, 0, 0, 0]).replicas(2, 3), [2, 3, 0], "one rack: whoever comes next");
     assert_eq!(ring(&[0, 1]).replicas(1, 3), [1, 0], "no more than there are");
 }
@@ -79,7 +86,10 @@ fn what_a_pair_of_servers_takes_is_what_counting_says() {
         lossy += u32::from(lost > 0.0);
     }
     let (pairs, found) = placement.lost_with_two();
-    assert!((found - worst).abs() < 1e-9 && (pairs - f64::from(lossy) / 10.0).abs() < 1e-9, "{found} {worst} {pairs}");
+    assert!(
+        (found - worst).abs() < 1e-9 && (pairs - f64::from(lossy) / 10.0).abs() < 1e-9,
+        "{found} {worst} {pairs}"
+    );
     assert!(placement.lost_with(&|server| server) == 0.0 && worst > 0.0);
 }
 
@@ -154,8 +164,9 @@ proptest! {
     }
 }
 
-/// As many rows as others, about, replicas counted: of rings that doubled, or grew by one server, one after the other. The
-/// seeds are the same in each run: of a million random rings a few are a little worse, without a fault.
+/// As many rows as others, about, replicas counted: of rings that doubled, or grew by one server,
+/// one after the other. The seeds are the same in each run: of a million random rings a few are a
+/// little worse, without a fault.
 #[test]
 fn newcomers_take_their_share() {
     let grown = |servers: usize, more: usize, at_once: bool, seed: u64| {
@@ -172,9 +183,14 @@ fn newcomers_take_their_share() {
         ring.place(3).balance()
     };
     for (servers, more) in (3..12).flat_map(|servers| (1..12).map(move |more| (servers, more))) {
-        for (at_once, seed) in [true, false].into_iter().flat_map(|at_once| (0..16).map(move |seed| (at_once, seed))) {
+        for (at_once, seed) in
+            [true, false].into_iter().flat_map(|at_once| (0..16).map(move |seed| (at_once, seed)))
+        {
             let (most, least) = grown(servers, more, at_once, seed);
-            assert!(most < 1.35 && least > 0.65, "{servers} + {more}, at once {at_once}, seed {seed}: {most} {least}");
+            assert!(
+                most < 1.35 && least > 0.65,
+                "{servers} + {more}, at once {at_once}, seed {seed}: {most} {least}"
+            );
         }
     }
 }

@@ -9,7 +9,8 @@ use sprat_plan::simulate::{Pattern, Report, Workload, frames, simulate};
 const GBITS: f64 = 2.5;
 
 fn published(name: &str, from: &str, to: &str) -> Plan {
-    let text = ready(name).expect(name).toml.replace(from, to).replace("ports = 2\n", "ports = 1\n");
+    let text =
+        ready(name).expect(name).toml.replace(from, to).replace("ports = 2\n", "ports = 1\n");
     Plan::from_toml(&text).unwrap_or_else(|error| panic!("{error}"))
 }
 
@@ -53,7 +54,8 @@ fn an_empty_network_takes_what_arithmetic_says() {
     for answer in [100, 1_000, 10_000, 100_000] {
         let load = workload(200, answer, Pattern::OneByOne);
         let all: f64 = frames(answer).into_iter().map(wire).sum();
-        // Stored: on a server's wire, and on that to the other server; what is short comes behind what is long.
+        // Stored: on a server's wire, and on that to the other server; what is short comes behind
+        // what is long.
         let found = run(&stored("mms-5"), &load).by_hops[0].min;
         let expected = 2.0 * wire(request) + delay + all + wire(frames(answer)[0]) + delay;
         assert!((nanos(found) - expected).abs() < 1.0, "{answer}: {found:?}, {expected} by hand");
@@ -69,7 +71,8 @@ fn cutting_through_saves_one_frame_however_many_there_are() {
     // Published, by reads in us: 1 KB 20.7 and 17.9; 10 KB 52.8 and 48.6; 100 KB 373.2 and 369.0.
     for (answer, published) in [(1_000, 2.8), (10_000, 4.2), (100_000, 4.2)] {
         let load = workload(50, answer, Pattern::OneByOne);
-        let [stored, cut] = [stored("mms-5"), cut("mms-5")].map(|plan| nanos(run(&plan, &load).by_hops[0].p50) / 1e3);
+        let [stored, cut] = [stored("mms-5"), cut("mms-5")]
+            .map(|plan| nanos(run(&plan, &load).by_hops[0].p50) / 1e3);
         assert!(
             (stored - cut - published).abs() < 1.0,
             "{answer} B: {stored} and {cut} us, published {published} apart"
@@ -80,11 +83,18 @@ fn cutting_through_saves_one_frame_however_many_there_are() {
 #[test]
 fn each_link_between_chassis_costs_its_delay() {
     let report = run(&cut("mms-cube"), &workload(3_000, 100, Pattern::OneByOne));
-    assert_eq!(report.by_hops.iter().map(|latency| latency.hops).collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
-    assert_eq!((report.lost, report.by_hops.iter().map(|latency| latency.count).sum::<usize>()), (0, 3_000));
+    assert_eq!(
+        report.by_hops.iter().map(|latency| latency.hops).collect::<Vec<_>>(),
+        [0, 1, 2, 3, 4]
+    );
+    assert_eq!(
+        (report.lost, report.by_hops.iter().map(|latency| latency.count).sum::<usize>()),
+        (0, 3_000)
+    );
     for pair in report.by_hops.windows(2) {
         let more = nanos(pair[1].p50) - nanos(pair[0].p50);
-        // The switch's delay, both ways; the first link, being faster, must wait until a frame is nearly in.
+        // The switch's delay, both ways; the first link, being faster, must wait until a frame is
+        // nearly in.
         assert!((800.0..2_000.0).contains(&more), "{report:?}");
     }
 }
@@ -97,7 +107,8 @@ fn a_full_network_loses_what_does_not_fit() {
     assert_eq!(calm.lost, 0, "{calm:?}");
     let p99 = |report: &Report| report.by_hops[0].p99.0;
     assert!(p99(&hectic) > 2.0 * p99(&calm), "{calm:?}\n{hectic:?}");
-    // 219 answers of 20 kB at once for one port: two are in the buffer, with those that its port sends meanwhile.
+    // 219 answers of 20 kB at once for one port: two are in the buffer, with those that its port
+    // sends meanwhile.
     let incast = run(&plan, &workload(219, 20_000, Pattern::Incast));
     assert!(incast.lost > 100 && incast.fullest.0 == "the switch to c0-n1", "{incast:?}");
     assert!(incast.backlog.0 <= 50_000.0, "{incast:?}");
@@ -118,9 +129,14 @@ fn the_same_seed_is_the_same_run() {
 
 #[test]
 fn what_cannot_be_simulated_is_named() {
-    let error = |plan: &Plan, workload: &Workload| simulate(plan, workload).expect_err("too much").to_string();
+    let error = |plan: &Plan, workload: &Workload| {
+        simulate(plan, workload).expect_err("too much").to_string()
+    };
     let plan = cut("mms-5");
-    assert!(error(&cut("mms-65536"), &workload(1, 1, Pattern::Incast)).contains("2883584; want 2 to 20000"));
+    assert!(
+        error(&cut("mms-65536"), &workload(1, 1, Pattern::Incast))
+            .contains("2883584; want 2 to 20000")
+    );
     assert!(error(&plan, &workload(0, 1, Pattern::Incast)).contains("requests: 0"));
     assert!(error(&plan, &workload(1, 0, Pattern::Incast)).contains("answer: 0 bytes"));
     assert!(error(&plan, &workload(1, 1, Pattern::Load(f64::NAN))).contains("load: NaN"));

@@ -1,4 +1,5 @@
-//! Any program that prints watts: for rails that are read over a serial line, or by a tool that only one maker has.
+//! Any program that prints watts: for rails that are read over a serial line, or by a tool that
+//! only one maker has.
 
 use crate::program::run;
 use crate::{Reading, Trouble, Watts, believed};
@@ -11,8 +12,12 @@ use std::time::Duration;
 /// There is none, or another unit.
 pub fn watts(text: &str) -> Result<Watts, Trouble> {
     let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default().trim();
-    let nonsense =
-        || Trouble::Nonsense(format!("{:?}: want watts, such as 36.2", line.chars().take(80).collect::<String>()));
+    let nonsense = || {
+        Trouble::Nonsense(format!(
+            "{:?}: want watts, such as 36.2",
+            line.chars().take(80).collect::<String>()
+        ))
+    };
     let end = line.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(line.len());
     let number: f64 = line[..end].parse().map_err(|_| nonsense())?;
     let scale = match line[end..].trim() {
@@ -40,7 +45,8 @@ impl Command {
     }
 
     pub(crate) fn read(&self, time: Duration) -> Result<Reading, Trouble> {
-        let (name, arguments) = self.words.split_first().ok_or_else(|| Trouble::Absent("no program".to_owned()))?;
+        let (name, arguments) =
+            self.words.split_first().ok_or_else(|| Trouble::Absent("no program".to_owned()))?;
         Ok(Reading::Watts(watts(&run(name, Process::new(name).args(arguments), time)?)?))
     }
 }

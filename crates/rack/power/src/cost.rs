@@ -1,4 +1,5 @@
-//! What servers cost over the years: to buy, and to run. Sums and products of what is told, every part of which is in the answer.
+//! What servers cost over the years: to buy, and to run. Sums and products of what is told, every
+//! part of which is in the answer.
 
 use crate::Watts;
 use serde::Serialize;
@@ -9,13 +10,21 @@ pub const HOURS: f64 = 8_766.0;
 
 /// Servers that were published side by side ("IPU-based Cassandra cluster", SNIA Storage Developer
 /// Conference, 2024), each at what the whole server takes: a board of 40 W with four disks of 8 W
-/// carries two instances of Cassandra, 36 W each; an x86 server of 1,200 to 1,500 W carries four, 300
-/// to 375 W each. Prices were not published.
+/// carries two instances of Cassandra, 36 W each; an x86 server of 1,200 to 1,500 W carries four,
+/// 300 to 375 W each. Prices were not published.
 #[must_use]
 pub fn published() -> Vec<CostOption> {
-    let option =
-        |name: &str, power, instances| CostOption { name: name.to_owned(), power: Watts(power), instances, price: 0.0 };
-    vec![option("mini server", 72.0, 2), option("x86, least", 1_200.0, 4), option("x86, most", 1_500.0, 4)]
+    let option = |name: &str, power, instances| CostOption {
+        name: name.to_owned(),
+        power: Watts(power),
+        instances,
+        price: 0.0,
+    };
+    vec![
+        option("mini server", 72.0, 2),
+        option("x86, least", 1_200.0, 4),
+        option("x86, most", 1_500.0, 4),
+    ]
 }
 
 /// What one kind of server comes to.

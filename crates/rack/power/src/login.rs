@@ -37,7 +37,8 @@ impl Login {
         }
         let mut text = String::new();
         file.take(MAX_BYTES).read_to_string(&mut text).map_err(|error| wrong(error.to_string()))?;
-        let (user, password) = text.trim_end_matches(['\r', '\n']).split_once(':').unwrap_or_default();
+        let (user, password) =
+            text.trim_end_matches(['\r', '\n']).split_once(':').unwrap_or_default();
         let plain = |text: &str| !text.chars().any(char::is_control);
         if user.is_empty() || user.starts_with('-') || !plain(user) || !plain(password) {
             return Err(wrong("want USER:PASSWORD, on one line".to_owned()));
@@ -56,13 +57,16 @@ mod tests {
         let path = folder.path().join("login");
         let put = |text: &str, mode: u32| {
             std::fs::write(&path, text).expect("a file");
-            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).expect("its mode");
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode))
+                .expect("its mode");
             Login::read(&path)
         };
         let login = put("admin:a:b\n", 0o600).expect("a login");
         assert_eq!((login.user.as_str(), login.password.as_str()), ("admin", "a:b"));
         assert!(!format!("{login:?}").contains("a:b"));
-        for (text, mode, why) in [("admin:x", 0o644, "chmod 600"), ("admin", 0o600, "USER"), ("-x:y", 0o600, "USER")] {
+        for (text, mode, why) in
+            [("admin:x", 0o644, "chmod 600"), ("admin", 0o600, "USER"), ("-x:y", 0o600, "USER")]
+        {
             assert!(put(text, mode).expect_err(text).to_string().contains(why), "{text}");
         }
     }

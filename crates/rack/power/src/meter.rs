@@ -5,7 +5,8 @@ use crate::{Error, Reading, Trouble, Watts};
 /// Most points that are kept; when they are more, two become one.
 pub const MAX_POINTS: usize = 2_048;
 
-/// Readings of power this many intervals apart are no longer joined: nobody knows what was between them.
+/// Readings of power this many intervals apart are no longer joined: nobody knows what was between
+/// them.
 pub const MAX_GAP: f64 = 3.5;
 
 /// What a sensor's readings come to.
@@ -85,7 +86,8 @@ impl Meter {
         self.covered += seconds;
     }
 
-    /// Power on average, over the time that is covered. Where there was one reading of power and no more, that.
+    /// Power on average, over the time that is covered. Where there was one reading of power and no
+    /// more, that.
     #[must_use]
     pub fn mean(&self) -> Option<Watts> {
         if self.covered > 0.0 { Some(Watts(self.joules / self.covered)) } else { self.now }
@@ -127,7 +129,8 @@ impl Series {
         if self.points.len() >= MAX_POINTS {
             let join = |pair: &[(f64, f64)]| {
                 let count = pair.len() as f64;
-                let sum = pair.iter().fold((0.0, 0.0), |sum, point| (sum.0 + point.0, sum.1 + point.1));
+                let sum =
+                    pair.iter().fold((0.0, 0.0), |sum, point| (sum.0 + point.0, sum.1 + point.1));
                 (sum.0 / count, sum.1 / count)
             };
             self.points = self.points.chunks(2).map(join).collect();

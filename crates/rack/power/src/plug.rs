@@ -1,5 +1,5 @@
-//! Plugs that measure what goes through them: Shelly's, of the second generation and later, and those with Tasmota. Plain HTTP, in a
-//! network of their own.
+//! Plugs that measure what goes through them: Shelly's, of the second generation and later, and
+//! those with Tasmota. Plain HTTP, in a network of their own.
 
 use crate::login::Login;
 use crate::web::{Trusted, Web};
@@ -16,10 +16,17 @@ use std::time::{Duration, Instant};
 pub fn shelly(value: &Value) -> Result<Watts, Trouble> {
     let watts = value.get("apower").and_then(Value::as_f64);
     // It tells what flows back with a minus: a plug that was mounted the other way round.
-    believed(watts.ok_or_else(|| Trouble::Absent("this switch does not measure (no `apower`)".to_owned()))?.abs())
+    believed(
+        watts
+            .ok_or_else(|| {
+                Trouble::Absent("this switch does not measure (no `apower`)".to_owned())
+            })?
+            .abs(),
+    )
 }
 
-/// What Tasmota's `Status 8` tells: one number, or one for each of several phases or sockets, which are added up.
+/// What Tasmota's `Status 8` tells: one number, or one for each of several phases or sockets, which
+/// are added up.
 ///
 /// # Errors
 /// There is no power in it.
@@ -30,7 +37,11 @@ pub fn tasmota(value: &Value) -> Result<Watts, Trouble> {
         Some(one) => one.as_f64(),
         None => None,
     };
-    believed(watts.ok_or_else(|| Trouble::Absent("this plug does not measure (no `ENERGY`)".to_owned()))?)
+    believed(
+        watts.ok_or_else(|| {
+            Trouble::Absent("this plug does not measure (no `ENERGY`)".to_owned())
+        })?,
+    )
 }
 
 /// A plug.
@@ -59,16 +70,26 @@ impl Plug {
     pub(crate) fn read(&mut self, time: Duration) -> Result<Reading, Trouble> {
         let (address, until) = (&self.address, Instant::now() + time);
         let watts = match &self.what {
-            What::Shelly { switch } => {
-                shelly(&self.web.get(&format!("http://{address}/rpc/Switch.GetStatus?id={switch}"), None, until)?)
-            }
+            What::Shelly { switch } => shelly(&self.web.get(
+                &format!("http://{address}/rpc/Switch.GetStatus?id={switch}"),
+                None,
+                until,
+            )?),
             What::Tasmota { login } => {
                 let escaped = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
                 let who = match login.as_deref().map(Login::read).transpose()? {
-                    Some(login) => format!("user={}&password={}&", escaped(&login.user), escaped(&login.password)),
+                    Some(login) => format!(
+                        "user={}&password={}&",
+                        escaped(&login.user),
+                        escaped(&login.password)
+                    ),
                     None => String::new(),
                 };
-                let value = self.web.get(&format!("http://{address}/cm?{who}cmnd=Status%208"), None, until)?;
+                let value = self.web.get(
+                    &format!("http://{address}/cm?{who}cmnd=Status%208"),
+                    None,
+                    until,
+                )?;
                 // Without the password it answers well, and says only that.
                 if value.get("WARNING").is_some() {
                     return Err(Trouble::Denied("it wants a password".to_owned()));

@@ -38,7 +38,10 @@ pub(crate) fn run(name: &str, command: &mut Command, time: Duration) -> Result<S
                 return Err(Trouble::Silent(format!("{}", time.as_secs_f64())));
             }
         }
-        #[expect(clippy::disallowed_methods, reason = "a control thread that waits for another process")]
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "a control thread that waits for another process"
+        )]
         thread::sleep(LOOK);
     };
     let (out, err) = said.unwrap_or_default();
@@ -71,7 +74,11 @@ fn gather(from: Option<impl Read + Send + 'static>) -> Receiver<String> {
 
 fn missing(name: &str, error: &std::io::Error) -> Trouble {
     if error.kind() != std::io::ErrorKind::NotFound {
-        return Trouble::Failed { program: name.to_owned(), status: "not started".to_owned(), told: error.to_string() };
+        return Trouble::Failed {
+            program: name.to_owned(),
+            status: "not started".to_owned(),
+            told: error.to_string(),
+        };
     }
     let mend = match name {
         "ipmitool" => "install it (Debian: ipmitool)",
@@ -94,13 +101,20 @@ mod tests {
         let long = Duration::from_secs(20);
         assert_eq!(shell("echo 12; echo no >&2", long), Ok("12\n".to_owned()));
         let failed = shell("echo too bad >&2; exit 3", long);
-        assert!(matches!(&failed, Err(Trouble::Failed { told, .. }) if told == "too bad"), "{failed:?}");
+        assert!(
+            matches!(&failed, Err(Trouble::Failed { told, .. }) if told == "too bad"),
+            "{failed:?}"
+        );
         // Its child holds the output open, and is ended with it.
         let folder = tempfile::tempdir().expect("a folder");
         let pid = folder.path().join("pid");
         let script = format!("sleep 1000 & echo $! > {0}.new; mv {0}.new {0}; wait", pid.display());
-        assert_eq!(shell(&script, Duration::from_millis(700)), Err(Trouble::Silent("0.7".to_owned())));
-        let pid: u32 = std::fs::read_to_string(pid).expect("it had begun").trim().parse().expect("a number");
+        assert_eq!(
+            shell(&script, Duration::from_millis(700)),
+            Err(Trouble::Silent("0.7".to_owned()))
+        );
+        let pid: u32 =
+            std::fs::read_to_string(pid).expect("it had begun").trim().parse().expect("a number");
         // It was told to end; that is done when the kernel comes to it.
         let begun = Instant::now();
         let state = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
@@ -108,6 +122,9 @@ mod tests {
             assert!(begun.elapsed() < long, "it goes on: {}", state());
             thread::yield_now();
         }
-        assert!(matches!(run("no-such-thing", &mut Command::new("no-such-thing"), long), Err(Trouble::Missing { .. })));
+        assert!(matches!(
+            run("no-such-thing", &mut Command::new("no-such-thing"), long),
+            Err(Trouble::Missing { .. })
+        ));
     }
 }

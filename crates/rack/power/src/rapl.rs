@@ -1,4 +1,5 @@
-//! RAPL: energy counters of processors and their memory, in the kernel's powercap folder. A counter is in microjoules and goes round.
+//! RAPL: energy counters of processors and their memory, in the kernel's powercap folder. A counter
+//! is in microjoules and goes round.
 
 use crate::sysfs::{BOOT_ID, Files, Place};
 use crate::{Reading, Trouble};
@@ -11,13 +12,14 @@ pub const CLASS: &str = "powercap";
 /// Largest counter that is believed, uJ: a megawatt for a year would be 3e19.
 const MAX_UJ: u64 = 1 << 62;
 
-/// Most power that a package, or the memory beside it, is believed to take, W: several times what the
-/// largest are made for. A counter that stands lower than before either passed the end of its range or
-/// began again from 0, because its server started again or slept. Taking the second for the first
-/// once made 324 kW.
+/// Most power that a package, or the memory beside it, is believed to take, W: several times what
+/// the largest are made for. A counter that stands lower than before either passed the end of its
+/// range or began again from 0, because its server started again or slept. Taking the second for
+/// the first once made 324 kW.
 pub const MAX_ZONE_WATTS: f64 = 2_000.0;
 
-/// Shortest time for which that bound is applied. Counters advance in steps of a millisecond or more.
+/// Shortest time for which that bound is applied. Counters advance in steps of a millisecond or
+/// more.
 const LEAST_TIME: Duration = Duration::from_millis(50);
 
 /// A counter.
@@ -31,15 +33,18 @@ pub struct Zone {
     pub range_uj: u64,
 }
 
-/// The counters that are added up, by their folder: packages of processors, and memory, which is beside them. Parts of a package (`core`,
-/// `uncore`), the whole platform (`psys`) and the same counters by another way (`intel-rapl-mmio`) would count twice.
+/// The counters that are added up, by their folder: packages of processors, and memory, which is
+/// beside them. Parts of a package (`core`, `uncore`), the whole platform (`psys`) and the same
+/// counters by another way (`intel-rapl-mmio`) would count twice.
 ///
 /// # Errors
 /// A counter makes no sense.
 pub fn zones(files: &Files) -> Result<BTreeMap<String, Zone>, Trouble> {
     let mut zones = BTreeMap::new();
     for (path, name) in files {
-        let Some(folder) = path.strip_suffix("/name").filter(|folder| folder.starts_with("intel-rapl:")) else {
+        let Some(folder) =
+            path.strip_suffix("/name").filter(|folder| folder.starts_with("intel-rapl:"))
+        else {
             continue;
         };
         if !name.starts_with("package") && name != "dram" {
@@ -59,8 +64,9 @@ pub fn zones(files: &Files) -> Result<BTreeMap<String, Zone>, Trouble> {
     Ok(zones)
 }
 
-/// What was used between two looks at a counter, uJ. It goes round at most once between them: at 200 W most take more than ten minutes.
-/// None where that would be more than [`MAX_ZONE_WATTS`]: the counter began again.
+/// What was used between two looks at a counter, uJ. It goes round at most once between them: at
+/// 200 W most take more than ten minutes. None where that would be more than [`MAX_ZONE_WATTS`]:
+/// the counter began again.
 #[must_use]
 pub fn used(before: &Zone, now: &Zone, elapsed: Duration) -> Option<u64> {
     let used = match now.energy_uj.checked_sub(before.energy_uj) {
@@ -89,7 +95,9 @@ pub struct Look {
 /// those that there were.
 pub fn used_by_all(before: &Look, now: &Look) -> Result<u64, Trouble> {
     if before.boot != now.boot {
-        return Err(Trouble::Restarted("the server has started again, and its counters with it".to_owned()));
+        return Err(Trouble::Restarted(
+            "the server has started again, and its counters with it".to_owned(),
+        ));
     }
     if !before.zones.keys().eq(now.zones.keys()) {
         let names = |look: &Look| look.zones.keys().cloned().collect::<Vec<_>>().join(", ");
@@ -98,7 +106,11 @@ pub fn used_by_all(before: &Look, now: &Look) -> Result<u64, Trouble> {
     }
     let elapsed = now.at.saturating_duration_since(before.at);
     let pairs = before.zones.values().zip(&now.zones);
-    pairs.map(|(old, (folder, new))| used(old, new, elapsed).ok_or_else(|| restarted(folder, old, new))).sum()
+    pairs
+        .map(|(old, (folder, new))| {
+            used(old, new, elapsed).ok_or_else(|| restarted(folder, old, new))
+        })
+        .sum()
 }
 
 fn restarted(folder: &str, old: &Zone, new: &Zone) -> Trouble {
@@ -132,11 +144,14 @@ impl Rapl {
         let files = self.place.files(CLASS, &["name", "energy_uj", "max_energy_range_uj"], time)?;
         let zones = zones(&files)?;
         if zones.is_empty() {
-            let hidden =
-                files.iter().any(|(path, name)| path.starts_with("intel-rapl:") && name.starts_with("package"));
+            let hidden = files
+                .iter()
+                .any(|(path, name)| path.starts_with("intel-rapl:") && name.starts_with("package"));
             return Err(Trouble::Absent(match hidden {
                 true => "its counters are for root alone: run this as root".to_owned(),
-                false => "the processor has no counters, or a virtual machine hides them".to_owned(),
+                false => {
+                    "the processor has no counters, or a virtual machine hides them".to_owned()
+                }
             }));
         }
         let now = Look { at, boot: files.get(BOOT_ID).cloned(), zones };

@@ -7,6 +7,7 @@ use crate::Watts;
 pub enum Reading {
     /// What is taken now.
     Watts(Watts),
-    /// What was used since the sensor was first read, or since it failed with [`Trouble::Restarted`](crate::Trouble::Restarted).
+    /// What was used since the sensor was first read, or since it failed with
+    /// [`Trouble::Restarted`](crate::Trouble::Restarted).
     Joules(f64),
 }

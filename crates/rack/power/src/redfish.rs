@@ -1,5 +1,6 @@
-//! Controllers that speak Redfish. Where a chassis tells its power is looked for once: in `EnvironmentMetrics`, as newer ones have it, in
-//! `Power`, as older ones do, or at its power supplies.
+//! Controllers that speak Redfish. Where a chassis tells its power is looked for once: in
+//! `EnvironmentMetrics`, as newer ones have it, in `Power`, as older ones do, or at its power
+//! supplies.
 
 use crate::login::Login;
 use crate::web::{Trusted, Web};
@@ -14,7 +15,8 @@ const MAX_MEMBERS: usize = 64;
 /// Where the chassis are listed.
 const CHASSIS: &str = "/redfish/v1/Chassis";
 
-/// How a controller describes a supply that is not there, or gives nothing: it takes nothing either.
+/// How a controller describes a supply that is not there, or gives nothing: it takes nothing
+/// either.
 const WITHOUT_POWER: [&str; 4] = ["Absent", "Disabled", "StandbyOffline", "UnavailableOffline"];
 
 /// Members of a collection, by their paths on the controller at `url`.
@@ -23,8 +25,12 @@ const WITHOUT_POWER: [&str; 4] = ["Absent", "Disabled", "StandbyOffline", "Unava
 /// It is none, or leads elsewhere.
 pub fn members(value: &Value, url: &str) -> Result<Vec<String>, Trouble> {
     let list = value.get("Members").and_then(Value::as_array);
-    let list = list.ok_or_else(|| Trouble::Nonsense("a collection without `Members`".to_owned()))?;
-    list.iter().take(MAX_MEMBERS).map(|member| path(member, url).ok_or_else(|| strange(member))).collect()
+    let list =
+        list.ok_or_else(|| Trouble::Nonsense("a collection without `Members`".to_owned()))?;
+    list.iter()
+        .take(MAX_MEMBERS)
+        .map(|member| path(member, url).ok_or_else(|| strange(member)))
+        .collect()
 }
 
 /// Where a resource leads by one of its links.
@@ -33,12 +39,14 @@ pub fn link(value: &Value, name: &str, url: &str) -> Option<String> {
     value.get(name).and_then(|link| path(link, url))
 }
 
-/// A path on the controller at `url`, and on no other: credentials are for that one. Some controllers
-/// write links with their own scheme and address.
+/// A path on the controller at `url`, and on no other: credentials are for that one. Some
+/// controllers write links with their own scheme and address.
 fn path(value: &Value, url: &str) -> Option<String> {
     let link = value.get("@odata.id")?.as_str()?;
     let path = link.strip_prefix(url).unwrap_or(link);
-    let plain = path.starts_with("/redfish/") && path.len() <= 512 && path.bytes().all(|byte| byte.is_ascii_graphic());
+    let plain = path.starts_with("/redfish/")
+        && path.len() <= 512
+        && path.bytes().all(|byte| byte.is_ascii_graphic());
     plain.then(|| path.to_owned())
 }
 
@@ -63,16 +71,20 @@ pub fn environment(value: &Value) -> Result<Option<Watts>, Trouble> {
     number(value, "/PowerWatts/Reading").map(believed).transpose()
 }
 
-/// What `Power` tells: the first part of `PowerControl` is the whole, and those after it are parts of
-/// it, which are never taken for the whole. Where the whole has no number, what its supplies take.
+/// What `Power` tells: the first part of `PowerControl` is the whole, and those after it are parts
+/// of it, which are never taken for the whole. Where the whole has no number, what its supplies
+/// take.
 ///
 /// # Errors
 /// A number makes no sense, or a supply that works has none.
 pub fn power(value: &Value) -> Result<Option<Watts>, Trouble> {
-    if let Some(whole) = number(value, "/PowerControl/0/PowerConsumedWatts").filter(|watts| *watts != 0.0) {
+    if let Some(whole) =
+        number(value, "/PowerControl/0/PowerConsumedWatts").filter(|watts| *watts != 0.0)
+    {
         return believed(whole).map(Some);
     }
-    let supplies = value.get("PowerSupplies").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    let supplies =
+        value.get("PowerSupplies").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     let taken = |supply: &Value| match number(supply, "/PowerInputWatts") {
         Some(watts) => believed(watts).map(Some),
         None => takes_nothing(supply).map(|()| None),
@@ -96,12 +108,19 @@ fn takes_nothing(supply: &Value) -> Result<(), Trouble> {
     if state.is_some_and(|state| WITHOUT_POWER.contains(&state)) {
         return Ok(());
     }
-    let name = ["Name", "MemberId", "Id"].iter().find_map(|key| supply.get(*key)?.as_str()).unwrap_or("without a name");
-    Err(Trouble::Absent(format!("the power supply {name:?} does not say what it takes, and the others are not all")))
+    let name = ["Name", "MemberId", "Id"]
+        .iter()
+        .find_map(|key| supply.get(*key)?.as_str())
+        .unwrap_or("without a name");
+    Err(Trouble::Absent(format!(
+        "the power supply {name:?} does not say what it takes, and the others are not all"
+    )))
 }
 
 /// The sum of those that are there; none: there are none.
-fn sum(all: impl Iterator<Item = Result<Option<Watts>, Trouble>>) -> Result<Option<Watts>, Trouble> {
+fn sum(
+    all: impl Iterator<Item = Result<Option<Watts>, Trouble>>,
+) -> Result<Option<Watts>, Trouble> {
     let mut sum = None;
     for watts in all {
         if let Some(watts) = watts? {
@@ -129,7 +148,8 @@ enum Kind {
 
 impl Kind {
     /// What the links to them are called, the newer first.
-    const LINKS: [(&'static str, Self); 2] = [("EnvironmentMetrics", Self::Environment), ("Power", Self::Power)];
+    const LINKS: [(&'static str, Self); 2] =
+        [("EnvironmentMetrics", Self::Environment), ("Power", Self::Power)];
 
     fn read(self, value: &Value) -> Result<Option<Watts>, Trouble> {
         match self {
@@ -167,7 +187,12 @@ pub(crate) struct Redfish {
 }
 
 impl Redfish {
-    pub(crate) fn new(url: &str, login: Option<PathBuf>, chassis: Option<String>, trusted: Trusted) -> Self {
+    pub(crate) fn new(
+        url: &str,
+        login: Option<PathBuf>,
+        chassis: Option<String>,
+        trusted: Trusted,
+    ) -> Self {
         let (url, anybody) = (url.trim_end_matches('/').to_owned(), trusted.anybody);
         Self { url, login, chassis, anybody, web: Web::new(trusted), found: None }
     }
@@ -189,7 +214,9 @@ impl Redfish {
             None => asked.look(self.chassis.as_deref())?,
         };
         let watts = asked.watts(&found.way)?.ok_or_else(|| {
-            Trouble::Absent("it does not measure just now: the power of the whole has no value".to_owned())
+            Trouble::Absent(
+                "it does not measure just now: the power of the whole has no value".to_owned(),
+            )
         })?;
         if watts.0 == 0.0 && !asked.is_off(&found.chassis)? {
             let why = "it reports 0 W of a server that is not off: it does not measure";
@@ -213,7 +240,8 @@ impl Asked<'_> {
         self.web.get(&format!("{}{path}", self.url), self.login, self.until)
     }
 
-    /// A resource that a link leads to; none where nothing is there, twice in a row: busy controllers say so of what they have.
+    /// A resource that a link leads to; none where nothing is there, twice in a row: busy
+    /// controllers say so of what they have.
     fn linked(&mut self, path: &str) -> Result<Option<Value>, Trouble> {
         for _ in 0..2 {
             match self.get(path) {
@@ -225,13 +253,16 @@ impl Asked<'_> {
         Ok(None)
     }
 
-    /// The only chassis that has a place for its power, or the one that was chosen. One whose place is
-    /// empty just now counts: another, which may be a part of it, is not taken in its place.
+    /// The only chassis that has a place for its power, or the one that was chosen. One whose place
+    /// is empty just now counts: another, which may be a part of it, is not taken in its place.
     fn look(&mut self, chosen: Option<&str>) -> Result<Found, Trouble> {
         let list = self.linked(CHASSIS)?;
-        let list = list.ok_or_else(|| Trouble::Absent(format!("{}{CHASSIS} is not there", self.url)))?;
+        let list =
+            list.ok_or_else(|| Trouble::Absent(format!("{}{CHASSIS} is not there", self.url)))?;
         let all = members(&list, self.url)?;
-        let name = |path: &str| path.trim_end_matches('/').rsplit('/').next().unwrap_or_default().to_owned();
+        let name = |path: &str| {
+            path.trim_end_matches('/').rsplit('/').next().unwrap_or_default().to_owned()
+        };
         let mut found = Vec::new();
         for path in all.iter().filter(|path| chosen.is_none_or(|chosen| name(path) == chosen)) {
             if let Some(way) = self.chassis(path)? {
@@ -242,7 +273,10 @@ impl Asked<'_> {
             1 => Ok(found.swap_remove(0)),
             0 => {
                 let names: Vec<String> = all.iter().map(|path| name(path)).collect();
-                Err(Trouble::Absent(format!("no power is told of its chassis ({})", names.join(", "))))
+                Err(Trouble::Absent(format!(
+                    "no power is told of its chassis ({})",
+                    names.join(", ")
+                )))
             }
             _ => Err(Trouble::Several {
                 key: "chassis",
@@ -251,8 +285,8 @@ impl Asked<'_> {
         }
     }
 
-    /// How a chassis tells its power: by the first of its places that has a number, or else the first
-    /// that has room for one.
+    /// How a chassis tells its power: by the first of its places that has a number, or else the
+    /// first that has room for one.
     fn chassis(&mut self, path: &str) -> Result<Option<Way>, Trouble> {
         let Some(chassis) = self.linked(path)? else { return Ok(None) };
         let mut empty = None;
@@ -279,7 +313,9 @@ impl Asked<'_> {
         let mut metrics = Vec::new();
         for path in members(&list, self.url)? {
             let supply = self.linked(&path)?;
-            metrics.extend(supply.and_then(|supply| Some((path, link(&supply, "Metrics", self.url)?))));
+            metrics.extend(
+                supply.and_then(|supply| Some((path, link(&supply, "Metrics", self.url)?))),
+            );
         }
         let way = Way::Supplies(metrics);
         Ok(self.watts(&way)?.map(|_| way))

@@ -85,7 +85,8 @@ pub struct Sensor {
     pub joules: f64,
     /// The time in which that was used, seconds.
     pub covered: f64,
-    /// The rest of the time, in which it was not read, seconds. What is less than half an interval is none.
+    /// The rest of the time, in which it was not read, seconds. What is less than half an interval
+    /// is none.
     pub unread: f64,
     /// Readings.
     pub reads: u64,
@@ -123,16 +124,21 @@ impl Report {
     /// Of what was read by now.
     #[must_use]
     pub fn of(measured: &[Measured], seconds: f64, every: f64, stopped: bool) -> Self {
-        let mut targets: Vec<Target> = measured.iter().map(|one| target(one, seconds, every)).collect();
+        let mut targets: Vec<Target> =
+            measured.iter().map(|one| target(one, seconds, every)).collect();
         // A server without a sensor of its own has an even part of its chassis's.
         for at in 0..measured.len() {
             let one = &measured[at];
             if one.of != Of::Server || !one.meters.is_empty() {
                 continue;
             }
-            let neighbours = measured.iter().filter(|other| other.of == Of::Server && other.chassis == one.chassis);
+            let neighbours = measured
+                .iter()
+                .filter(|other| other.of == Of::Server && other.chassis == one.chassis);
             let part = 1.0 / neighbours.count().max(1) as f64;
-            let whole = measured.iter().position(|other| other.of == Of::Chassis && other.chassis == one.chassis);
+            let whole = measured
+                .iter()
+                .position(|other| other.of == Of::Chassis && other.chassis == one.chassis);
             if let Some(whole) = whole.map(|whole| targets[whole].clone()) {
                 let of = &mut targets[at];
                 of.now = whole.now.map(|watts| watts.times(part));
@@ -143,7 +149,8 @@ impl Report {
                 of.shared = true;
             }
         }
-        let total = [Of::Chassis, Of::Server].into_iter().find_map(|of| total(&targets, of, seconds));
+        let total =
+            [Of::Chassis, Of::Server].into_iter().find_map(|of| total(&targets, of, seconds));
         Self { seconds, every, stopped, targets, total }
     }
 
@@ -162,8 +169,9 @@ impl Report {
         self.targets.iter().all(well)
     }
 
-    /// Joules for a million of operations, where so many were done in the time that was measured. None where more of the power
-    /// was not read than [`COVERED`] allows: the operations of all servers would count, and the energy of some.
+    /// Joules for a million of operations, where so many were done in the time that was measured.
+    /// None where more of the power was not read than [`COVERED`] allows: the operations of all
+    /// servers would count, and the energy of some.
     #[must_use]
     pub fn joules_per_million(&self, operations: u64) -> Option<f64> {
         self.total
@@ -184,15 +192,20 @@ fn each(watts: Option<Watts>, instances: usize) -> Option<Watts> {
 }
 
 fn target(measured: &Measured, seconds: f64, every: f64) -> Target {
-    // The first kind counts, also when it does not answer: what another one reads may be a part of it.
+    // The first kind counts, also when it does not answer: what another one reads may be a part of
+    // it.
     let first = measured.meters.first().map(|(kind, ..)| *kind);
-    let counting = || measured.meters.iter().filter(|(kind, ..)| Some(*kind) == first).map(|(_, _, meter)| meter);
+    let counting = || {
+        measured.meters.iter().filter(|(kind, ..)| Some(*kind) == first).map(|(_, _, meter)| meter)
+    };
     let sum = |of: &dyn Fn(&Meter) -> Option<Watts>| -> Option<Watts> {
         if measured.meters.is_empty() { None } else { counting().map(of).sum() }
     };
     let watts = sum(&|meter| meter.mean());
-    let sensors: Vec<Sensor> = measured.meters.iter().map(|one| sensor(one, first, seconds, every)).collect();
-    let unread = sensors.iter().filter(|sensor| sensor.counts).map(|sensor| sensor.unread).reduce(f64::max);
+    let sensors: Vec<Sensor> =
+        measured.meters.iter().map(|one| sensor(one, first, seconds, every)).collect();
+    let unread =
+        sensors.iter().filter(|sensor| sensor.counts).map(|sensor| sensor.unread).reduce(f64::max);
     Target {
         name: measured.name.clone(),
         of: measured.of,
@@ -240,7 +253,11 @@ fn total(targets: &[Target], of: Of, seconds: f64) -> Option<Total> {
     }
     let watts: Watts = told.iter().filter_map(|target| target.watts).sum();
     let lost = |target: &&Target| if target.watts.is_some() { target.unread } else { seconds };
-    let unread = if seconds > 0.0 { all.iter().map(lost).sum::<f64>() / (seconds * all.len() as f64) } else { 0.0 };
+    let unread = if seconds > 0.0 {
+        all.iter().map(lost).sum::<f64>() / (seconds * all.len() as f64)
+    } else {
+        0.0
+    };
     let instances = told.iter().map(|target| target.instances).sum();
     Some(Total {
         of,

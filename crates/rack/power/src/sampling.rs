@@ -1,6 +1,6 @@
-//! Threads that read sensors at times fixed beforehand. Each sensor has a thread of its own, so that one that hangs until its
-//! patience ends misses its own times and takes no other's; nothing piles up. How many begin to read at once is bounded, as each
-//! may start a program.
+//! Threads that read sensors at times fixed beforehand. Each sensor has a thread of its own, so
+//! that one that hangs until its patience ends misses its own times and takes no other's; nothing
+//! piles up. How many begin to read at once is bounded, as each may start a program.
 
 use crate::meter::Meter;
 use crate::report::{Measured, Report};
@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 /// Most threads: of more sensors than that some share one, and hold each other back.
 pub const MAX_THREADS: usize = 1_024;
 
-/// Most readings that are in progress at once, of those that take no longer than [`USUAL`]. Others take nobody's place.
+/// Most readings that are in progress at once, of those that take no longer than [`USUAL`]. Others
+/// take nobody's place.
 const AT_ONCE: usize = 64;
 
 /// What a reading usually takes at most.
@@ -54,25 +55,28 @@ struct State {
 }
 
 impl Sampling {
-    /// Begins to read; at the beginning, at the end, and each `every` between them, which is [`LEAST_EVERY`] at least.
+    /// Begins to read; at the beginning, at the end, and each `every` between them, which is
+    /// [`LEAST_EVERY`] at least.
     #[must_use]
     pub fn start(targets: Vec<Target>, every: Duration, duration: Duration) -> Self {
         let every = every.max(LEAST_EVERY);
         let mut measured = Vec::new();
         let mut all = Vec::new();
         for (number, target) in targets.into_iter().enumerate() {
-            let meters = target
-                .sensors
-                .iter()
-                .map(|sensor| (sensor.kind, sensor.place.clone(), Meter::every(every.as_secs_f64())));
+            let meters = target.sensors.iter().map(|sensor| {
+                (sensor.kind, sensor.place.clone(), Meter::every(every.as_secs_f64()))
+            });
             let Target { name, of, chassis, instances, .. } = target;
             measured.push(Measured { name, of, chassis, instances, meters: meters.collect() });
-            all.extend(target.sensors.into_iter().enumerate().map(|(at, sensor)| (number, at, sensor)));
+            all.extend(
+                target.sensors.into_iter().enumerate().map(|(at, sensor)| (number, at, sensor)),
+            );
         }
         let count = all.len().min(MAX_THREADS);
         let mut shares: Vec<Vec<_>> = (0..count).map(|_| Vec::new()).collect();
         all.into_iter().enumerate().for_each(|(at, one)| shares[at % count].push(one));
-        let state = Mutex::new(State { measured, stop: false, open: count, reading: HashMap::new() });
+        let state =
+            Mutex::new(State { measured, stop: false, open: count, reading: HashMap::new() });
         let shared = Arc::new(Shared {
             begun: Instant::now(),
             every,

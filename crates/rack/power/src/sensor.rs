@@ -41,7 +41,8 @@ enum Device {
 }
 
 impl Sensor {
-    /// As a plan has it, all names put in. `server` is where it is over ssh, for sensors that are read there.
+    /// As a plan has it, all names put in. `server` is where it is over ssh, for sensors that are
+    /// read there.
     #[must_use]
     pub fn new(asked: &Asked, server: Option<&str>, patience: Duration) -> Self {
         let sysfs = |root: &Option<String>| Place {
@@ -51,7 +52,9 @@ impl Sensor {
         let file = |path: &Option<String>| path.as_ref().map(PathBuf::from);
         let device = match asked {
             Asked::Rapl { root } => Device::Rapl(Rapl::new(sysfs(root))),
-            Asked::Hwmon { root, channels } => Device::Hwmon(Hwmon::new(sysfs(root), channels.clone())),
+            Asked::Hwmon { root, channels } => {
+                Device::Hwmon(Hwmon::new(sysfs(root), channels.clone()))
+            }
             Asked::Ipmi { host, port, login, channels } => {
                 let host = (host.clone(), port.unwrap_or(Ipmi::PORT));
                 Device::Ipmi(Ipmi::new(Some(host), file(login), channels.clone()))

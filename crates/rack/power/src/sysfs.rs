@@ -1,4 +1,5 @@
-//! Small files below a server's sysfs: this machine's own, or another's over ssh. Both are the same list of paths and texts.
+//! Small files below a server's sysfs: this machine's own, or another's over ssh. Both are the same
+//! list of paths and texts.
 
 use crate::Trouble;
 use crate::program::run;
@@ -15,8 +16,8 @@ const MAX_FILES: usize = 4_096;
 /// Most bytes of a file.
 const MAX_BYTES: u64 = 256;
 
-/// What the kernel of a server calls its present run: another after each start. It is read with a server's files
-/// over ssh; this machine's own does not change while this program runs.
+/// What the kernel of a server calls its present run: another after each start. It is read with a
+/// server's files over ssh; this machine's own does not change while this program runs.
 pub(crate) const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// Texts by their paths below a folder: `intel-rapl:0/energy_uj`.
@@ -39,7 +40,12 @@ impl Place {
     }
 
     /// What is called so in the folders of a class: files whose names begin with one of `names`.
-    pub(crate) fn files(&self, class: &str, names: &[&str], time: Duration) -> Result<Files, Trouble> {
+    pub(crate) fn files(
+        &self,
+        class: &str,
+        names: &[&str],
+        time: Duration,
+    ) -> Result<Files, Trouble> {
         let folder = self.root.join("class").join(class);
         match &self.server {
             None => Ok(local(&folder, names)),
@@ -48,8 +54,9 @@ impl Place {
                 // What is not there is not listed; a folder that is not there lists nothing.
                 let folder = folder.display();
                 let patterns = patterns.join(" ");
-                let script =
-                    format!("cd {folder} 2>/dev/null && grep -H -m 1 '' {patterns} {BOOT_ID} 2>/dev/null; true");
+                let script = format!(
+                    "cd {folder} 2>/dev/null && grep -H -m 1 '' {patterns} {BOOT_ID} 2>/dev/null; true"
+                );
                 let mut ssh = Command::new("ssh");
                 ssh.args(["-o", "BatchMode=yes", "-o", "ConnectTimeout=5", "--", server, &script]);
                 Ok(parse(&run("ssh", &mut ssh, time)?))
@@ -86,7 +93,8 @@ fn local(folder: &Path, names: &[&str]) -> Files {
             let name = file.file_name().to_string_lossy().into_owned();
             if files.len() < MAX_FILES && names.iter().any(|begin| name.starts_with(begin)) {
                 let mut text = String::new();
-                let read = File::open(file.path()).and_then(|open| open.take(MAX_BYTES).read_to_string(&mut text));
+                let read = File::open(file.path())
+                    .and_then(|open| open.take(MAX_BYTES).read_to_string(&mut text));
                 if read.is_ok() {
                     let path = format!("{}/{name}", device.file_name().to_string_lossy());
                     files.insert(path, text.lines().next().unwrap_or_default().trim().to_owned());

@@ -51,20 +51,37 @@ pub fn of(plan: &Plan) -> Vec<Target> {
             ("user", user.clone()),
         ];
         let ssh = format!("{user}@{}", host.v4.0);
-        let sensors = power.sensors.iter().map(|asked| Sensor::new(&filled(asked, &names), Some(&ssh), patience));
-        Target { name: host.name, of: Of::Server, chassis, instances: each, sensors: sensors.collect() }
+        let sensors = power
+            .sensors
+            .iter()
+            .map(|asked| Sensor::new(&filled(asked, &names), Some(&ssh), patience));
+        Target {
+            name: host.name,
+            of: Of::Server,
+            chassis,
+            instances: each,
+            sensors: sensors.collect(),
+        }
     };
     let chassis = |number: usize| {
         let name = plan.fabric.name(number);
         let names = [("name", name.clone()), ("chassis", number.to_string())];
-        let sensors = power.chassis.iter().map(|asked| Sensor::new(&filled(asked, &names), None, patience));
-        Target { name, of: Of::Chassis, chassis: number, instances: each * servers, sensors: sensors.collect() }
+        let sensors =
+            power.chassis.iter().map(|asked| Sensor::new(&filled(asked, &names), None, patience));
+        Target {
+            name,
+            of: Of::Chassis,
+            chassis: number,
+            instances: each * servers,
+            sensors: sensors.collect(),
+        }
     };
     let measured = if power.chassis.is_empty() { 0 } else { all / servers };
     (0..all).map(server).chain((0..measured).map(chassis)).collect()
 }
 
-/// This machine, with its sysfs at a folder of choice; `channels` are those of its board that count.
+/// This machine, with its sysfs at a folder of choice; `channels` are those of its board that
+/// count.
 #[must_use]
 pub fn here(root: PathBuf, channels: &[String], instances: usize) -> Target {
     let sensors = Sensor::here(root, channels, PATIENCE);
@@ -74,6 +91,8 @@ pub fn here(root: PathBuf, channels: &[String], instances: usize) -> Target {
 /// A sensor with all names put in.
 fn filled(asked: &Asked, names: &[(&str, String)]) -> Asked {
     asked.map(&|text| {
-        names.iter().fold(text.to_owned(), |text, (name, value)| text.replace(&format!("{{{name}}}"), value))
+        names.iter().fold(text.to_owned(), |text, (name, value)| {
+            text.replace(&format!("{{{name}}}"), value)
+        })
     })
 }

@@ -1,4 +1,5 @@
-//! Short answers over HTTP, as JSON, each within a time that nothing stretches: neither silence nor an answer that trickles.
+//! Short answers over HTTP, as JSON, each within a time that nothing stretches: neither silence nor
+//! an answer that trickles.
 
 use crate::Trouble;
 use crate::login::Login;
@@ -35,7 +36,12 @@ impl Web {
     }
 
     /// Asks, as somebody if need be, and has all of the answer by then.
-    pub(crate) fn get(&mut self, url: &str, login: Option<&Login>, until: Instant) -> Result<Value, Trouble> {
+    pub(crate) fn get(
+        &mut self,
+        url: &str,
+        login: Option<&Login>,
+        until: Instant,
+    ) -> Result<Value, Trouble> {
         let time = until.saturating_duration_since(Instant::now());
         if time.is_zero() {
             return Err(Trouble::Silent("the time that was given".to_owned()));
@@ -46,7 +52,8 @@ impl Web {
         };
         let mut fields = vec![("Accept".to_owned(), "application/json".to_owned())];
         if let Some(Login { user, password }) = login {
-            let both = base64::engine::general_purpose::STANDARD.encode(format!("{user}:{password}"));
+            let both =
+                base64::engine::general_purpose::STANDARD.encode(format!("{user}:{password}"));
             fields.push(("Authorization".to_owned(), format!("Basic {both}")));
         }
         let (over, waits) = channel::<()>();
@@ -60,14 +67,14 @@ impl Web {
         drop(over);
         let _ = watcher.join();
         let silent = || Trouble::Silent(format!("{:.1}", time.as_secs_f64()));
-        let reply = done.map_err(|error| if cancel.is_asked() { silent() } else { trouble(&error) })?;
+        let reply =
+            done.map_err(|error| if cancel.is_asked() { silent() } else { trouble(&error) })?;
         if !cancel.is_asked() {
             self.caller = Some((caller, cancel));
         }
         match reply.head.status {
-            200..=299 => {
-                serde_json::from_slice(&reply.body).map_err(|error| Trouble::Nonsense(format!("{url}: {error}")))
-            }
+            200..=299 => serde_json::from_slice(&reply.body)
+                .map_err(|error| Trouble::Nonsense(format!("{url}: {error}"))),
             status @ (401 | 403) => Err(Trouble::Denied(status.to_string())),
             404 => Err(Trouble::Absent(format!("{url} is not there"))),
             status => Err(Trouble::Unreachable(format!("{url}: it answers {status}"))),
@@ -93,7 +100,9 @@ fn trouble(error: &Error) -> Trouble {
             Trouble::Unreachable(format!("it is not trusted: {why}; {mend}"))
         }
         Error::Protocol { why, .. } => Trouble::Nonsense(why.clone()),
-        Error::File { path, source } => Trouble::File { path: path.clone(), why: source.to_string() },
+        Error::File { path, source } => {
+            Trouble::File { path: path.clone(), why: source.to_string() }
+        }
         other => Trouble::Unreachable(other.to_string()),
     }
 }

@@ -1,5 +1,6 @@
-//! Sensors that are read as they are on a rack: controllers by their own protocols, plugs over HTTP, programs, folders like sysfs. The
-//! controllers are others' programs, which `scripts/setup` fetches.
+//! Sensors that are read as they are on a rack: controllers by their own protocols, plugs over
+//! HTTP, programs, folders like sysfs. The controllers are others' programs, which `scripts/setup`
+//! fetches.
 #![allow(clippy::disallowed_methods, reason = "a test that waits for other processes")]
 
 use sprat_plan::power::Sensor as Asked;
@@ -35,11 +36,16 @@ fn peer(name: &str, package: &str, arguments: &[&str]) -> Option<Peer> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let tools = here.join("../../../target/tools/controllers");
     if !tools.join(package).exists() {
-        skip(&format!("a controller of {package}: it is not in target/tools (scripts/setup fetches it)"));
+        skip(&format!(
+            "a controller of {package}: it is not in target/tools (scripts/setup fetches it)"
+        ));
         return None;
     }
     let mut python = Command::new("python3");
-    python.env("PYTHONPATH", tools).env("PYTHONDONTWRITEBYTECODE", "1").arg(here.join("tests/peers").join(name));
+    python
+        .env("PYTHONPATH", tools)
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .arg(here.join("tests/peers").join(name));
     python.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = python.spawn().expect("python3");
     let mut line = String::new();
@@ -51,7 +57,8 @@ fn peer(name: &str, package: &str, arguments: &[&str]) -> Option<Peer> {
 }
 
 fn has(program: &str) -> bool {
-    let there = ["/usr/bin", "/usr/sbin"].iter().any(|folder| Path::new(folder).join(program).exists());
+    let there =
+        ["/usr/bin", "/usr/sbin"].iter().any(|folder| Path::new(folder).join(program).exists());
     if !there {
         skip(&format!("power over IPMI: there is no {program} (scripts/setup installs it)"));
     }
@@ -78,7 +85,12 @@ fn watts(asked: &Asked) -> f64 {
 
 fn ipmi(port: u16, login: &str, channels: &[&str]) -> Asked {
     let channels = channels.iter().map(|name| (*name).to_owned()).collect();
-    Asked::Ipmi { host: "127.0.0.1".to_owned(), port: Some(port), login: Some(login.to_owned()), channels }
+    Asked::Ipmi {
+        host: "127.0.0.1".to_owned(),
+        port: Some(port),
+        login: Some(login.to_owned()),
+        channels,
+    }
 }
 
 #[test]
@@ -89,7 +101,11 @@ fn a_controller_tells_its_power_by_dcmi() {
         return;
     }
     let Some(controller) = peer("ipmi.py", "pyghmi", &["212"]) else { return };
-    let mut sensor = Sensor::new(&ipmi(controller.port, &login(folder.path(), "admin:secret\n"), &[]), None, PATIENCE);
+    let mut sensor = Sensor::new(
+        &ipmi(controller.port, &login(folder.path(), "admin:secret\n"), &[]),
+        None,
+        PATIENCE,
+    );
     for _ in 0..2 {
         assert_eq!(sensor.read(), Ok(Reading::Watts(Watts(212.0))));
     }
@@ -102,13 +118,17 @@ fn a_controller_tells_its_power_by_dcmi() {
     let wrong = ipmi(controller.port, &login(folder.path(), "admin:wrong"), &[]);
     let told = Sensor::new(&wrong, None, PATIENCE).read().expect_err("another password");
     assert!(!told.to_string().contains("wrong"), "{told}");
-    let mut nobody =
-        Sensor::new(&ipmi(9, &login(folder.path(), "admin:secret"), &[]), None, Duration::from_millis(300));
+    let mut nobody = Sensor::new(
+        &ipmi(9, &login(folder.path(), "admin:secret"), &[]),
+        None,
+        Duration::from_millis(300),
+    );
     let begun = Instant::now();
     assert!(nobody.read().is_err() && begun.elapsed() < PATIENCE);
 }
 
-/// A record of a sensor, as IPMI 2.0 has it in 43.1: its number, name, unit (6: W, 1: C), and what a step of its byte is.
+/// A record of a sensor, as IPMI 2.0 has it in 43.1: its number, name, unit (6: W, 1: C), and what
+/// a step of its byte is.
 fn record(number: u8, name: &str, unit: u8, step: u8) -> String {
     let mut bytes = vec![0, 0, 0x51, 1, 0, 0x20, 0, number, 0x15, number, 0x7f, 0x48, 0x0b, 1];
     bytes.extend([0, 0, 0, 0, 0x3f, 0x3f, 0, unit, 0, 0, step, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 0]);
@@ -129,11 +149,17 @@ fn one_without_dcmi_is_asked_for_its_sensors() {
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");
-    let port = UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port").port();
+    let port = UdpSocket::bind("127.0.0.1:0")
+        .and_then(|socket| socket.local_addr())
+        .expect("a port")
+        .port();
     let conf = include_str!("peers/controller.conf").replace("PORT", &port.to_string());
     let mut commands =
-        "mc_setbmc 0x20\nmc_add 0x20 0 no-device-sdrs 0x23 9 8 0x9f 0x1291 0xf02 persist_sdr\n".to_owned();
-    for (number, name, unit, value) in [(1, "PSU1 Input", 6, 42), (2, "PSU2 Input", 6, 21), (3, "Inlet Temp", 1, 12)] {
+        "mc_setbmc 0x20\nmc_add 0x20 0 no-device-sdrs 0x23 9 8 0x9f 0x1291 0xf02 persist_sdr\n"
+            .to_owned();
+    for (number, name, unit, value) in
+        [(1, "PSU1 Input", 6, 42), (2, "PSU2 Input", 6, 21), (3, "Inlet Temp", 1, 12)]
+    {
         let none = "0".repeat(15);
         write!(
             commands,
@@ -152,9 +178,21 @@ fn one_without_dcmi_is_asked_for_its_sensors() {
     };
     let (conf, commands) = (put("conf", &conf), put("commands", &commands));
     let mut program = Command::new("ipmi_sim");
-    program.arg("-n").arg("-c").arg(conf).arg("-f").arg(commands).arg("-s").arg(folder.path().join("state"));
+    program
+        .arg("-n")
+        .arg("-c")
+        .arg(conf)
+        .arg("-f")
+        .arg(commands)
+        .arg("-s")
+        .arg(folder.path().join("state"));
     // It ends when its input does.
-    let child = program.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("ipmi_sim");
+    let child = program
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("ipmi_sim");
     let controller = Peer { child, port };
     let login = login(folder.path(), "admin:secret");
     let begun = Instant::now();
@@ -166,7 +204,8 @@ fn one_without_dcmi_is_asked_for_its_sensors() {
         assert!(begun.elapsed() < PATIENCE, "{told}");
     };
     assert!(told.to_string().contains("PSU1 Input, PSU2 Input: choose, with `channels`"), "{told}");
-    let mut both = Sensor::new(&ipmi(controller.port, &login, &["PSU1 Input", "PSU2 Input"]), None, PATIENCE);
+    let mut both =
+        Sensor::new(&ipmi(controller.port, &login, &["PSU1 Input", "PSU2 Input"]), None, PATIENCE);
     assert_eq!(both.read(), Ok(Reading::Watts(Watts(126.0))));
 }
 
@@ -178,8 +217,13 @@ fn redfish(url: String, login: &str) -> Asked {
 /// `admin:secret`, as the emulator has it: hashed by its own library.
 fn known(folder: &Path) -> Option<PathBuf> {
     let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../target/tools/controllers");
-    let script = "import bcrypt; print('admin:' + bcrypt.hashpw(b'secret', bcrypt.gensalt(4)).decode())";
-    let done = Command::new("python3").env("PYTHONPATH", tools).args(["-c", script]).output().expect("python3");
+    let script =
+        "import bcrypt; print('admin:' + bcrypt.hashpw(b'secret', bcrypt.gensalt(4)).decode())";
+    let done = Command::new("python3")
+        .env("PYTHONPATH", tools)
+        .args(["-c", script])
+        .output()
+        .expect("python3");
     let path = folder.join("known");
     fs::write(&path, &done.stdout).expect("a file");
     if !done.status.success() {
@@ -207,9 +251,13 @@ fn redfish_is_read_by_each_way_that_it_tells_power() {
     let url = format!("http://127.0.0.1:{}", controller.port);
     let trouble = |asked: &Asked| read(asked).expect_err("nothing to tell").trouble;
     assert!(matches!(trouble(&redfish(url.clone(), &mine)), Trouble::Absent(_)));
-    assert!(matches!(trouble(&redfish(url.clone(), &login(folder.path(), "admin:wrong"))), Trouble::Denied(_)));
+    assert!(matches!(
+        trouble(&redfish(url.clone(), &login(folder.path(), "admin:wrong"))),
+        Trouble::Denied(_)
+    ));
     let Asked::Redfish { url, login, .. } = redfish(url, &mine) else { unreachable!() };
-    let careful = Asked::Redfish { url, login, chassis: None, authorities: None, pin: None, insecure: false };
+    let careful =
+        Asked::Redfish { url, login, chassis: None, authorities: None, pin: None, insecure: false };
     assert!(trouble(&careful).to_string().contains("over plain http"));
 }
 
@@ -218,13 +266,15 @@ fn redfish_is_read_by_each_way_that_it_tells_power() {
 fn over_tls_it_is_trusted_as_told() {
     let folder = tempfile::tempdir().expect("a folder");
     let Some(logins) = known(folder.path()) else { return };
-    let issued = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
+    let issued =
+        rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
     let put = |name: &str, text: String| {
         let path = folder.path().join(name).display().to_string();
         fs::write(&path, text).expect("a file");
         path
     };
-    let (certificate, key) = (put("certificate", issued.cert.pem()), put("key", issued.signing_key.serialize_pem()));
+    let (certificate, key) =
+        (put("certificate", issued.cert.pem()), put("key", issued.signing_key.serialize_pem()));
     let arguments = ["new", &logins.display().to_string(), &certificate, &key];
     let Some(controller) = peer("redfish.py", "sushy_tools", &arguments) else { return };
     let mine = login(folder.path(), "admin:secret");
@@ -236,9 +286,15 @@ fn over_tls_it_is_trusted_as_told() {
         pin,
         insecure,
     };
-    let sum = Command::new("sha256sum").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("sha256sum");
+    let sum = Command::new("sha256sum")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("sha256sum");
     sum.stdin.as_ref().expect("its input").write_all(issued.cert.der()).expect("it takes all");
-    let sum = String::from_utf8(sum.wait_with_output().expect("a sum").stdout).expect("digits")[..64].to_owned();
+    let sum = String::from_utf8(sum.wait_with_output().expect("a sum").stdout).expect("digits")
+        [..64]
+        .to_owned();
     assert!((watts(&with(Some(&certificate), None, false)) - 74.5).abs() < 1e-9);
     assert!((watts(&with(None, Some(sum.clone()), false)) - 74.5).abs() < 1e-9);
     assert!((watts(&with(None, None, true)) - 74.5).abs() < 1e-9);
@@ -274,26 +330,44 @@ fn json(body: &str) -> String {
     )
 }
 
-/// A controller of one chassis, `/redfish/v1/Chassis/1`, with these resources besides, by their paths below it.
-/// `ADDRESS` in them is its own; `calls` are the requests so far, for whoever answers by that.
-fn controller(more: &[(&str, &str)], refuses: impl Fn(&str, usize) -> bool + Send + 'static) -> Asked {
+/// A controller of one chassis, `/redfish/v1/Chassis/1`, with these resources besides, by their
+/// paths below it. `ADDRESS` in them is its own; `calls` are the requests so far, for whoever
+/// answers by that.
+fn controller(
+    more: &[(&str, &str)],
+    refuses: impl Fn(&str, usize) -> bool + Send + 'static,
+) -> Asked {
     let chassis = "/redfish/v1/Chassis";
-    let resources: Vec<(String, String)> =
-        more.iter().map(|(path, body)| (format!("{chassis}{path}"), body.replace('\'', "\""))).collect();
+    let resources: Vec<(String, String)> = more
+        .iter()
+        .map(|(path, body)| (format!("{chassis}{path}"), body.replace('\'', "\"")))
+        .collect();
     let (sender, own) = std::sync::mpsc::channel::<String>();
     let (calls, address) = (std::cell::Cell::new(0), std::cell::OnceCell::new());
     let told = plug(move |request| {
         let path = request.split(' ').nth(1).unwrap_or_default();
         calls.set(calls.get() + 1);
         let own = address.get_or_init(|| own.recv().unwrap_or_default());
-        match resources.iter().find(|(known, _)| known == path).filter(|_| !refuses(path, calls.get())) {
+        match resources
+            .iter()
+            .find(|(known, _)| known == path)
+            .filter(|_| !refuses(path, calls.get()))
+        {
             Some((_, body)) => json(&body.replace("ADDRESS", own)),
-            None => "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".to_owned(),
+            None => "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+                .to_owned(),
         }
     });
     sender.send(told.clone()).expect("it waits for that");
     let url = format!("http://{told}");
-    Asked::Redfish { url, login: None, chassis: None, authorities: None, pin: None, insecure: false }
+    Asked::Redfish {
+        url,
+        login: None,
+        chassis: None,
+        authorities: None,
+        pin: None,
+        insecure: false,
+    }
 }
 
 /// A resource of a controller: its path below the list of chassis, and what is there.
@@ -316,11 +390,26 @@ fn redfish_controllers_with_habits_of_their_own_tell_the_whole() {
         ("missing", vec![ONE, POWER, ("/1/Power", supplies)], 120.0),
         ("two404", vec![("", two), POWER, ("/1/Power", watts_123), ("/NVMeSSD", drives)], 123.0),
         ("abs", vec![("", absolute), POWER, ("/1/Power", watts_123)], 123.0),
-        ("str", vec![ONE, POWER, ("/1/Power", "{'PowerControl':[{'PowerConsumedWatts':'123'}]}")], 123.0),
-        ("slash", vec![ONE, ("/1", slash), ("/1/Power/", "{'PowerControl':[{'PowerConsumedWatts':77}]}")], 77.0),
+        (
+            "str",
+            vec![ONE, POWER, ("/1/Power", "{'PowerControl':[{'PowerConsumedWatts':'123'}]}")],
+            123.0,
+        ),
+        (
+            "slash",
+            vec![ONE, ("/1", slash), ("/1/Power/", "{'PowerControl':[{'PowerConsumedWatts':77}]}")],
+            77.0,
+        ),
         (
             "part",
-            vec![ONE, POWER, ("/1/Power", "{'PowerControl':[{'PowerConsumedWatts':90},{'PowerConsumedWatts':12}]}")],
+            vec![
+                ONE,
+                POWER,
+                (
+                    "/1/Power",
+                    "{'PowerControl':[{'PowerConsumedWatts':90},{'PowerConsumedWatts':12}]}",
+                ),
+            ],
             90.0,
         ),
         ("off", vec![ONE, ("/1", off), ("/1/Power", none)], 0.0),
@@ -332,8 +421,9 @@ fn redfish_controllers_with_habits_of_their_own_tell_the_whole() {
         }
     }
     // Each second request is refused: what is there is found all the same.
-    let flaps =
-        controller(&[ONE, POWER, ("/1/Power", watts_123)], |path, calls| calls % 2 == 1 && !path.ends_with("/Power"));
+    let flaps = controller(&[ONE, POWER, ("/1/Power", watts_123)], |path, calls| {
+        calls % 2 == 1 && !path.ends_with("/Power")
+    });
     assert!((watts(&flaps) - 123.0).abs() < 1e-9);
 }
 
@@ -375,7 +465,9 @@ fn plugs_are_asked_in_their_own_words() {
         _ => "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".to_owned(),
     });
     assert!((watts(&Asked::Shelly { address: shelly.clone(), switch: 1 }) - 38.5).abs() < 1e-9);
-    let told = read(&Asked::Shelly { address: shelly, switch: 0 }).expect_err("another switch").to_string();
+    let told = read(&Asked::Shelly { address: shelly, switch: 0 })
+        .expect_err("another switch")
+        .to_string();
     assert!(told.contains("Switch.GetStatus?id=0 is not there"), "{told}");
     let tasmota = plug(|request| match request {
         "GET /cm?user=admin&password=a%20b&cmnd=Status%208 HTTP/1.1\r\n" => {
@@ -388,7 +480,10 @@ fn plugs_are_asked_in_their_own_words() {
     assert!((watts(&Asked::Tasmota { address: tasmota.clone(), login }) - 38.5).abs() < 1e-9);
     let told = read(&Asked::Tasmota { address: tasmota, login: None }).expect_err("no password");
     assert!(matches!(told.trouble, Trouble::Denied(_)), "{told}");
-    let nobody = TcpListener::bind("127.0.0.1:0").and_then(|one| one.local_addr()).expect("a port").to_string();
+    let nobody = TcpListener::bind("127.0.0.1:0")
+        .and_then(|one| one.local_addr())
+        .expect("a port")
+        .to_string();
     let told = read(&Asked::Shelly { address: nobody, switch: 0 }).expect_err("nobody");
     assert!(matches!(told.trouble, Trouble::Unreachable(_)), "{told}");
 }
@@ -416,17 +511,21 @@ fn an_answer_that_trickles_takes_no_longer_than_silence() {
 #[test]
 fn a_server_is_not_believed_what_no_server_takes() {
     let asked = Asked::Command { command: vec!["echo".to_owned(), "65535".to_owned()] };
-    let told =
-        Sensor::new(&asked, Some("root@server"), PATIENCE).read().expect_err("the largest of 16 bits").to_string();
+    let told = Sensor::new(&asked, Some("root@server"), PATIENCE)
+        .read()
+        .expect_err("the largest of 16 bits")
+        .to_string();
     assert!(told.contains("65.5 kW, where 30 kW is the most"), "{told}");
     assert_eq!(read(&asked), Ok(Reading::Watts(Watts(65_535.0))), "a rack may");
 }
 
 #[test]
 fn programs_and_folders_are_read() {
-    let shell = |script: &str| Asked::Command { command: ["sh", "-c", script].map(str::to_owned).to_vec() };
+    let shell =
+        |script: &str| Asked::Command { command: ["sh", "-c", script].map(str::to_owned).to_vec() };
     assert!((watts(&shell("echo; echo 36.25 W")) - 36.25).abs() < 1e-9);
-    let told = read(&shell("echo the rail is asleep >&2; exit 4")).expect_err("it failed").to_string();
+    let told =
+        read(&shell("echo the rail is asleep >&2; exit 4")).expect_err("it failed").to_string();
     assert!(told.contains("the rail is asleep"), "{told}");
 
     let folder = tempfile::tempdir().expect("a folder");
@@ -444,7 +543,8 @@ fn programs_and_folders_are_read() {
     assert_eq!(rapl.read(), Ok(Reading::Joules(0.0)));
     put("powercap/intel-rapl:0/energy_uj", "2000000");
     assert_eq!(rapl.read(), Ok(Reading::Joules(3.0)), "it went round");
-    // It cannot have gone round when that would be hundreds of kilowatts: its server started again, or slept.
+    // It cannot have gone round when that would be hundreds of kilowatts: its server started again,
+    // or slept.
     put("powercap/intel-rapl:0/max_energy_range_uj", "262143328850");
     put("powercap/intel-rapl:0/energy_uj", "100000000000");
     let told = rapl.read().expect_err("from 2 J to 100 kJ in no time");

@@ -49,7 +49,12 @@ fn what_nobody_saw_is_not_counted_but_by_counters() {
     meter.take(1.0, Err(failed()));
     assert_eq!((meter.now, meter.error.clone()), (None, Some(failed())));
     meter.take(2.0, Ok(Reading::Watts(Watts(30.0))));
-    assert!(close(meter.joules, 40.0) && meter.failed == 1 && meter.error.is_none() && meter.peak == Watts(30.0));
+    assert!(
+        close(meter.joules, 40.0)
+            && meter.failed == 1
+            && meter.error.is_none()
+            && meter.peak == Watts(30.0)
+    );
 }
 
 #[test]
@@ -73,19 +78,36 @@ fn measured(name: &str, of: Of, watts: &[(&'static str, Option<f64>)]) -> Measur
         (*kind, "there".to_owned(), meter)
     };
     let instances = if of == Of::Server { 2 } else { 4 };
-    Measured { name: name.to_owned(), of, chassis: 0, instances, meters: watts.iter().map(meter).collect() }
+    Measured {
+        name: name.to_owned(),
+        of,
+        chassis: 0,
+        instances,
+        meters: watts.iter().map(meter).collect(),
+    }
 }
 
 #[test]
 fn sensors_of_the_first_kind_count_and_others_stand_beside_them() {
-    let one = measured("a", Of::Server, &[("shelly", Some(40.0)), ("shelly", Some(30.0)), ("rapl", Some(25.0))]);
-    let other = measured("b", Of::Server, &[("shelly", Some(50.0)), ("shelly", None), ("rapl", Some(25.0))]);
+    let one = measured(
+        "a",
+        Of::Server,
+        &[("shelly", Some(40.0)), ("shelly", Some(30.0)), ("rapl", Some(25.0))],
+    );
+    let other = measured(
+        "b",
+        Of::Server,
+        &[("shelly", Some(50.0)), ("shelly", None), ("rapl", Some(25.0))],
+    );
     let report = Report::of(&[one.clone(), other], 1.0, 1.0, false);
     assert_eq!(report.targets[0].watts, Some(Watts(70.0)));
     assert_eq!(report.targets[0].watts_per_instance, Some(Watts(35.0)));
     assert_eq!(report.targets[1].watts, None, "a half of what a server takes is not what it takes");
     let total = report.total.expect("one told");
-    assert_eq!((total.watts, total.measured, total.there_are, total.instances), (Watts(70.0), 1, 2, 2));
+    assert_eq!(
+        (total.watts, total.measured, total.there_are, total.instances),
+        (Watts(70.0), 1, 2, 2)
+    );
     assert!(!report.is_whole());
     let report = Report::of(&[one], 1.0, 1.0, false);
     assert!(report.is_whole());
@@ -93,7 +115,8 @@ fn sensors_of_the_first_kind_count_and_others_stand_beside_them() {
     assert_eq!(report.joules_per_million_over(1_000, 10.0), Some(700.0 / 1e-3));
     assert_eq!(report.joules_per_million(0), None);
     assert!(
-        !Report::of(&[measured("a", Of::Server, &[("ipmi", Some(1.0))])], 2.0, 1.0, false).is_whole(),
+        !Report::of(&[measured("a", Of::Server, &[("ipmi", Some(1.0))])], 2.0, 1.0, false)
+            .is_whole(),
         "half of the time"
     );
 }
@@ -105,18 +128,25 @@ fn what_was_not_read_is_reported() {
         let mut one = measured(name, Of::Server, &[("shelly", None)]);
         let mut meter = Meter::every(1.0);
         (0..=10).for_each(|at| {
-            meter.take(f64::from(at), if at <= until { Ok(Reading::Watts(Watts(40.0))) } else { Err(failed()) });
+            meter.take(
+                f64::from(at),
+                if at <= until { Ok(Reading::Watts(Watts(40.0))) } else { Err(failed()) },
+            );
         });
         one.meters[0].2 = meter;
         one
     };
     let report = Report::of(&[read("a", 10), read("b", 2), read("c", -1)], 10.0, 1.0, false);
-    let unread: Vec<_> = report.targets.iter().map(|target| (target.joules, target.unread)).collect();
+    let unread: Vec<_> =
+        report.targets.iter().map(|target| (target.joules, target.unread)).collect();
     assert_eq!(unread, [(Some(400.0), 0.0), (Some(80.0), 8.0), (None, 10.0)]);
     let total = report.total.expect("two told");
     assert_eq!((total.joules, total.measured, total.there_are), (480.0, 2, 3));
     assert!(close(total.unread, 18.0 / 30.0), "{total:?}");
-    assert_eq!((report.joules_per_million(1_000), report.joules_per_million_over(1_000, 5.0)), (None, None));
+    assert_eq!(
+        (report.joules_per_million(1_000), report.joules_per_million_over(1_000, 5.0)),
+        (None, None)
+    );
     assert!(!report.is_whole());
 
     // The first kind counts, also while it is silent: RAPL is a part of what a server takes.
@@ -132,7 +162,10 @@ fn what_was_not_read_is_reported() {
     let restarted = Error { trouble: Trouble::Restarted("it began again".to_owned()), ..failed() };
     meter.take(2.0, Err(restarted));
     meter.take(3.0, Ok(Reading::Joules(60.0)));
-    assert!(close(meter.joules, 110.0) && close(meter.covered, 2.0) && meter.failed == 1, "{meter:?}");
+    assert!(
+        close(meter.joules, 110.0) && close(meter.covered, 2.0) && meter.failed == 1,
+        "{meter:?}"
+    );
     assert!(close(meter.peak.0, 60.0));
 }
 
@@ -145,7 +178,10 @@ fn servers_without_sensors_have_their_part_of_the_chassis() {
     assert_eq!(report.targets[0].watts, Some(Watts(50.0)));
     assert!(report.targets[0].shared && report.is_whole());
     let total = report.total.expect("it told");
-    assert_eq!((total.of, total.watts, total.watts_per_instance), (Of::Chassis, Watts(100.0), Some(Watts(25.0))));
+    assert_eq!(
+        (total.of, total.watts, total.watts_per_instance),
+        (Of::Chassis, Watts(100.0), Some(Watts(25.0)))
+    );
     let all: Vec<_> = servers().into_iter().chain([chassis(None)]).collect();
     assert_eq!(Report::of(&all, 1.0, 1.0, false).total, None);
 }
@@ -164,8 +200,12 @@ fn the_published_servers_cost_what_the_sums_say() {
     assert!(close(mini.total, mini.kwh_per_year * 0.15 * 5.0));
     assert_eq!(mini.carbon.map(f64::round), Some((mini.kwh_per_year * 5.0 * 0.4).round()));
     // A server that is not full is bought whole.
-    let one = CostOption { name: "x".to_owned(), power: Watts(100.0), instances: 4, price: 1_000.0 };
+    let one =
+        CostOption { name: "x".to_owned(), power: Watts(100.0), instances: 4, price: 1_000.0 };
     let cost = Cost { instances: 5, pue: 1.0, kwh: 0.0, options: vec![one], ..Cost::default() };
     let total = &totals(&cost)[0];
-    assert_eq!((total.servers, total.watts, total.total, total.total_per_instance), (2, Watts(200.0), 2_000.0, 400.0));
+    assert_eq!(
+        (total.servers, total.watts, total.total, total.total_per_instance),
+        (2, Watts(200.0), 2_000.0, 400.0)
+    );
 }

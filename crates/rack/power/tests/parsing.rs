@@ -2,7 +2,9 @@
 
 use proptest::prelude::*;
 use serde_json::json;
-use sprat_power::{Channel, Files, Trouble, Watts, command_watts, hwmon, ipmi, plug, rapl, redfish, sum};
+use sprat_power::{
+    Channel, Files, Trouble, Watts, command_watts, hwmon, ipmi, plug, rapl, redfish, sum,
+};
 use std::time::{Duration, Instant};
 
 fn files(list: &[(&str, &str)]) -> Files {
@@ -31,9 +33,16 @@ const TWO_PACKAGES: [(&str, &str); 16] = [
 #[test]
 fn counters_that_would_count_twice_are_left_out() {
     let zones = rapl::zones(&files(&TWO_PACKAGES)).expect("counters");
-    let names: Vec<_> = zones.iter().map(|(folder, zone)| (folder.as_str(), zone.name.as_str())).collect();
-    assert_eq!(names, [("intel-rapl:0", "package-0"), ("intel-rapl:0:1", "dram"), ("intel-rapl:1", "package-1")]);
-    let odd = rapl::zones(&files(&[("intel-rapl:0/name", "package-0"), ("intel-rapl:0/energy_uj", "-3")]));
+    let names: Vec<_> =
+        zones.iter().map(|(folder, zone)| (folder.as_str(), zone.name.as_str())).collect();
+    assert_eq!(
+        names,
+        [("intel-rapl:0", "package-0"), ("intel-rapl:0:1", "dram"), ("intel-rapl:1", "package-1")]
+    );
+    let odd = rapl::zones(&files(&[
+        ("intel-rapl:0/name", "package-0"),
+        ("intel-rapl:0/energy_uj", "-3"),
+    ]));
     assert!(matches!(odd, Err(Trouble::Nonsense(_))), "{odd:?}");
     let hidden = rapl::zones(&files(&[("intel-rapl:0/name", "package-0")]));
     assert_eq!(hidden.map(|zones| zones.len()), Ok(0), "what only root may read");
@@ -53,16 +62,25 @@ fn a_counter_that_begins_again_is_not_one_that_goes_round() {
     let used = |now: &rapl::Look| rapl::used_by_all(&first, now);
     assert_eq!(used(&look(from, 1, 100_200_000_000, "a")), Ok(200_000_000));
     let told = used(&look(from, 1, 5_000, "a")).expect_err("162 kJ in a second");
-    assert!(matches!(told, Trouble::Restarted(_)) && told.to_string().contains("intel-rapl:0 (package-0)"), "{told}");
+    assert!(
+        matches!(told, Trouble::Restarted(_))
+            && told.to_string().contains("intel-rapl:0 (package-0)"),
+        "{told}"
+    );
     assert!(used(&look(from, 1, 200_000_000_000, "a")).is_err(), "100 kJ in a second, upwards");
-    // After a pause as long as a server takes to start, the power would be plausible: its kernel says what it was.
+    // After a pause as long as a server takes to start, the power would be plausible: its kernel
+    // says what it was.
     assert!(used(&look(from, 300, 5_000, "a")).is_ok(), "540 W for five minutes");
-    let told = used(&look(from, 300, 5_000, "b")).expect_err("another run of the kernel").to_string();
+    let told =
+        used(&look(from, 300, 5_000, "b")).expect_err("another run of the kernel").to_string();
     assert!(told.contains("the server has started again"), "{told}");
     let mut less = look(from, 1, 100_200_000_000, "a");
     less.zones.clear();
     assert!(
-        used(&less).expect_err("a counter is gone").to_string().contains("its counters were intel-rapl:0, and are ")
+        used(&less)
+            .expect_err("a counter is gone")
+            .to_string()
+            .contains("its counters were intel-rapl:0, and are ")
     );
 }
 
@@ -107,13 +125,17 @@ fn boards_tell_microwatts_and_whoever_knows_them_chooses() {
         ("hwmon1/powerx_input", "1"),
     ]);
     let channels = hwmon::channels(&board).expect("a board");
-    let told: Vec<_> = channels.iter().map(|channel| (channel.name.as_str(), channel.watts.0)).collect();
+    let told: Vec<_> =
+        channels.iter().map(|channel| (channel.name.as_str(), channel.watts.0)).collect();
     assert_eq!(told, [("ina3221/VDD_IN", 36.25), ("ina3221/power2", 8.0)]);
-    let sum_of =
-        |names: &[&str]| sum(&channels, &names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>(), "none");
+    let sum_of = |names: &[&str]| {
+        sum(&channels, &names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>(), "none")
+    };
     assert_eq!(sum_of(&["ina3221/power2", "ina3221/VDD_IN"]), Ok(Watts(44.25)));
-    let several =
-        Trouble::Several { key: "channels", all: vec!["ina3221/VDD_IN".to_owned(), "ina3221/power2".to_owned()] };
+    let several = Trouble::Several {
+        key: "channels",
+        all: vec!["ina3221/VDD_IN".to_owned(), "ina3221/power2".to_owned()],
+    };
     assert_eq!(sum_of(&[]), Err(several.clone()), "one may be a part of the other");
     assert_eq!(sum_of(&["VDD"]), Err(several));
     assert_eq!(sum(&channels[..1], &[], "none"), Ok(Watts(36.25)));
@@ -127,7 +149,10 @@ fn controllers_tell_watts_by_dcmi_or_by_sensors() {
     assert_eq!(ipmi::dcmi(text), Ok(Some(Watts(212.0))));
     assert_eq!(ipmi::dcmi(&text.replace("activated", "deactivated")), Ok(None));
     assert_eq!(ipmi::dcmi("DCMI request failed because: Invalid command (c1)"), Ok(None));
-    assert!(matches!(ipmi::dcmi("Instantaneous power reading: many Watts"), Err(Trouble::Nonsense(_))));
+    assert!(matches!(
+        ipmi::dcmi("Instantaneous power reading: many Watts"),
+        Err(Trouble::Nonsense(_))
+    ));
     let sensors = "Inlet Temp       | 23.000     | degrees C  | ok    | na\n\
                    Pwr Consumption  | 168.000    | Watts      | ok    | na        | na\n\
                    PSU2 Input       | na         | Watts      | na    | na\nnothing\n";
@@ -140,24 +165,41 @@ fn controllers_tell_watts_by_dcmi_or_by_sensors() {
 fn redfish_is_read_as_its_schemas_have_it() {
     let old = json!({ "PowerControl": [{ "Name": "Chassis", "PowerConsumedWatts": null }, { "PowerConsumedWatts": 344.5 }, { "PowerConsumedWatts": 90 }] });
     assert_eq!(redfish::power(&old), Ok(None), "those after the first are parts of it");
-    let whole = json!({ "PowerControl": [{ "PowerConsumedWatts": 344.5 }, { "PowerConsumedWatts": 90 }] });
+    let whole =
+        json!({ "PowerControl": [{ "PowerConsumedWatts": 344.5 }, { "PowerConsumedWatts": 90 }] });
     assert_eq!(redfish::power(&whole), Ok(Some(Watts(344.5))));
-    assert_eq!(redfish::power(&json!({ "PowerControl": [{ "PowerConsumedWatts": "123" }] })), Ok(Some(Watts(123.0))));
+    assert_eq!(
+        redfish::power(&json!({ "PowerControl": [{ "PowerConsumedWatts": "123" }] })),
+        Ok(Some(Watts(123.0)))
+    );
     let supplies = |second| json!({ "PowerControl": [{}], "PowerSupplies": [{ "PowerInputWatts": 80.0 }, second] });
     assert_eq!(redfish::power(&supplies(json!({ "PowerInputWatts": 40 }))), Ok(Some(Watts(120.0))));
     let absent = json!({ "PowerInputWatts": null, "Status": { "State": "Absent" } });
     assert_eq!(redfish::power(&supplies(absent)), Ok(Some(Watts(80.0))));
-    let told = redfish::power(&supplies(json!({ "Name": "PSU2" }))).expect_err("a part is not the whole").to_string();
+    let told = redfish::power(&supplies(json!({ "Name": "PSU2" })))
+        .expect_err("a part is not the whole")
+        .to_string();
     assert!(told.contains("\"PSU2\" does not say what it takes"), "{told}");
     assert_eq!(redfish::power(&json!({ "PowerControl": [] })), Ok(None));
     assert!(redfish::power(&json!({ "PowerControl": [{ "PowerConsumedWatts": -4 }] })).is_err());
-    assert_eq!(redfish::environment(&json!({ "PowerWatts": { "Reading": 36 } })), Ok(Some(Watts(36.0))));
+    assert_eq!(
+        redfish::environment(&json!({ "PowerWatts": { "Reading": 36 } })),
+        Ok(Some(Watts(36.0)))
+    );
     assert_eq!(redfish::supply(&json!({ "InputPowerWatts": { "Reading": null } })), Ok(None));
     let list = json!({ "Members": [{ "@odata.id": "/redfish/v1/Chassis/1U" }] });
     let at = "https://bmc";
     assert_eq!(redfish::members(&list, at), Ok(vec!["/redfish/v1/Chassis/1U".to_owned()]));
-    for path in ["http://elsewhere/redfish/v1", "/redfish/v1/a b", "/etc/passwd", "https://bmc.evil/redfish/v1"] {
-        assert!(redfish::members(&json!({ "Members": [{ "@odata.id": path }] }), at).is_err(), "{path}");
+    for path in [
+        "http://elsewhere/redfish/v1",
+        "/redfish/v1/a b",
+        "/etc/passwd",
+        "https://bmc.evil/redfish/v1",
+    ] {
+        assert!(
+            redfish::members(&json!({ "Members": [{ "@odata.id": path }] }), at).is_err(),
+            "{path}"
+        );
     }
     for link in ["/redfish/v1/p", "https://bmc/redfish/v1/p"] {
         let value = json!({ "Power": { "@odata.id": link } });
@@ -167,13 +209,18 @@ fn redfish_is_read_as_its_schemas_have_it() {
 
 #[test]
 fn plugs_and_programs_tell_watts() {
-    assert_eq!(plug::shelly(&json!({ "id": 0, "output": true, "apower": -8.9, "voltage": 230 })), Ok(Watts(8.9)));
+    assert_eq!(
+        plug::shelly(&json!({ "id": 0, "output": true, "apower": -8.9, "voltage": 230 })),
+        Ok(Watts(8.9))
+    );
     assert!(matches!(plug::shelly(&json!({ "id": 0, "output": true })), Err(Trouble::Absent(_))));
     let energy = |power| json!({ "StatusSNS": { "ENERGY": { "Total": 3.2, "Power": power } } });
     assert_eq!(plug::tasmota(&energy(json!(13))), Ok(Watts(13.0)));
     assert_eq!(plug::tasmota(&energy(json!([13, 4.5]))), Ok(Watts(17.5)));
     assert!(plug::tasmota(&energy(json!([13, "x"]))).is_err());
-    for (text, watts) in [("36.2\n", 36.2), ("\n 36200 mW\nmore", 36.2), ("0.0362kW", 36.2), ("36 W", 36.0)] {
+    for (text, watts) in
+        [("36.2\n", 36.2), ("\n 36200 mW\nmore", 36.2), ("0.0362kW", 36.2), ("36 W", 36.0)]
+    {
         assert!((command_watts(text).expect(text).0 - watts).abs() < 1e-9, "{text:?}");
     }
     for text in ["", "watts", "-3", "3 dB", "1e9", "99999999", "nan", "1.2.3"] {

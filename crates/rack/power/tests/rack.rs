@@ -19,9 +19,11 @@ fn each_server_is_read_by_its_own_sensor() {
     let plan = plan(
         "[[power.sensors]]\nkind = \"command\"\ncommand = [\"sh\", \"-c\", \"test {name} = c0-n{slot} && echo {slot}0\"]\n",
     );
-    let sampling = Sampling::start(of(&plan), Duration::from_millis(50), Duration::from_millis(200));
+    let sampling =
+        Sampling::start(of(&plan), Duration::from_millis(50), Duration::from_millis(200));
     let report = sampling.finish();
-    let told: Vec<_> = report.targets.iter().map(|target| (target.name.as_str(), target.watts)).collect();
+    let told: Vec<_> =
+        report.targets.iter().map(|target| (target.name.as_str(), target.watts)).collect();
     let mean = |watts: Option<Watts>| watts.map(|watts| (watts.0 * 1e6).round() / 1e6);
     let told: Vec<_> = told.into_iter().map(|(name, watts)| (name, mean(watts))).collect();
     assert_eq!(told, [("c0-n1", Some(10.0)), ("c0-n2", Some(20.0)), ("c0-n3", Some(30.0))]);
@@ -29,7 +31,10 @@ fn each_server_is_read_by_its_own_sensor() {
     assert_eq!((total.of, total.instances, total.measured), (Of::Server, 3, 3));
     // At the beginning and at the end at least; what is in between is for the machine to say.
     assert!(
-        report.targets.iter().all(|target| target.sensors[0].reads >= 2 && target.sensors[0].failed == 0),
+        report
+            .targets
+            .iter()
+            .all(|target| target.sensors[0].reads >= 2 && target.sensors[0].failed == 0),
         "{report:?}"
     );
 }
@@ -39,12 +44,16 @@ fn each_server_is_read_by_its_own_sensor() {
 fn a_sensor_that_hangs_takes_no_others_readings() {
     let folder = tempfile::tempdir().expect("a folder");
     let go = folder.path().join("go");
-    let hangs = format!("test {{slot}} = 1 && while ! test -e {}; do sleep 0.05; done; echo {{slot}}", go.display());
+    let hangs = format!(
+        "test {{slot}} = 1 && while ! test -e {}; do sleep 0.05; done; echo {{slot}}",
+        go.display()
+    );
     let sensors = format!(
         "[power]\ntimeout = \"60s\"\nsensors = [{{ kind = \"command\", command = [\"sh\", \"-c\", \"{hangs}\"] }}]\n"
     );
     let text = RACK.replace("servers = 3", "servers = 70");
-    let plan = Plan::new(Spec::from_toml(&format!("{text}{sensors}")).expect("a rack")).expect("a plan");
+    let plan =
+        Plan::new(Spec::from_toml(&format!("{text}{sensors}")).expect("a rack")).expect("a plan");
     let sampling = Sampling::start(of(&plan), Duration::from_secs(1), Duration::from_secs(3_600));
     let begun = Instant::now();
     while !sampling.report().targets[1..].iter().all(|target| target.sensors[0].reads >= 2) {
@@ -60,9 +69,16 @@ fn a_sensor_that_hangs_takes_no_others_readings() {
 
 #[test]
 fn a_run_that_is_stopped_ends_early_and_says_so() {
-    let plan = plan("[[power.chassis]]\nkind = \"command\"\ncommand = [\"echo\", \"{chassis}90\"]\n");
-    let sampling = Sampling::start(of(&plan), Duration::from_secs(3_600), Duration::from_secs(36_000));
-    while sampling.report().targets.iter().all(|target| target.sensors.iter().all(|sensor| sensor.reads == 0)) {
+    let plan =
+        plan("[[power.chassis]]\nkind = \"command\"\ncommand = [\"echo\", \"{chassis}90\"]\n");
+    let sampling =
+        Sampling::start(of(&plan), Duration::from_secs(3_600), Duration::from_secs(36_000));
+    while sampling
+        .report()
+        .targets
+        .iter()
+        .all(|target| target.sensors.iter().all(|sensor| sensor.reads == 0))
+    {
         std::thread::yield_now();
     }
     sampling.stop();

@@ -33,7 +33,8 @@ pub struct Reach {
     pub known_hosts: Option<PathBuf>,
     /// The folder into which pip put Ansible (`--target`); none: the one on the path.
     pub ansible: Option<PathBuf>,
-    /// Ends a play before its time. Ctrl-C alone does not: plays are groups of processes of their own.
+    /// Ends a play before its time. Ctrl-C alone does not: plays are groups of processes of their
+    /// own.
     pub interrupt: Interrupt,
 }
 
@@ -66,10 +67,15 @@ impl Reach {
     }
 
     fn ssh_arguments(&self) -> Vec<String> {
-        let mut all = ["ConnectTimeout=10", "BatchMode=yes", "ServerAliveInterval=10", "ServerAliveCountMax=3"]
-            .iter()
-            .flat_map(|option| ["-o".to_owned(), (*option).to_owned()])
-            .collect::<Vec<_>>();
+        let mut all = [
+            "ConnectTimeout=10",
+            "BatchMode=yes",
+            "ServerAliveInterval=10",
+            "ServerAliveCountMax=3",
+        ]
+        .iter()
+        .flat_map(|option| ["-o".to_owned(), (*option).to_owned()])
+        .collect::<Vec<_>>();
         if let Some(known) = &self.known_hosts {
             all.extend(["-o".to_owned(), format!("UserKnownHostsFile={}", known.display())]);
             all.extend(["-o".to_owned(), "StrictHostKeyChecking=yes".to_owned()]);
@@ -87,7 +93,10 @@ impl Reach {
     /// ssh is missing, or says no.
     pub fn ask(&self, user: &str, address: &str, command: &str) -> Result<String, Error> {
         let mut ssh = self.command("ssh");
-        ssh.args(self.ssh_arguments()).arg(format!("{user}@{address}")).arg(command).stdin(Stdio::null());
+        ssh.args(self.ssh_arguments())
+            .arg(format!("{user}@{address}"))
+            .arg(command)
+            .stdin(Stdio::null());
         run("ssh", &mut ssh)
     }
 }
@@ -112,7 +121,8 @@ pub fn playbook(
         }
     };
     let set = |value: &str| OsString::from(value);
-    // Of this play alone, as other racks have hosts at the same addresses; gone with it, while connections end by themselves.
+    // Of this play alone, as other racks have hosts at the same addresses; gone with it, while
+    // connections end by themselves.
     let mut sockets = tempfile::Builder::new();
     sockets.prefix("sprat-").permissions(Permissions::from_mode(0o700));
     let sockets = sockets.tempdir_in(SOCKETS).map_err(Error::file(SOCKETS))?;
@@ -125,13 +135,21 @@ pub fn playbook(
         ("ANSIBLE_DISPLAY_SKIPPED_HOSTS", set("0")),
         (
             "ANSIBLE_SSH_ARGS",
-            format!("-o ControlMaster=auto -o ControlPersist=60s {}", reach.ssh_arguments().join(" ")).into(),
+            format!(
+                "-o ControlMaster=auto -o ControlPersist=60s {}",
+                reach.ssh_arguments().join(" ")
+            )
+            .into(),
         ),
         ("ANSIBLE_SSH_CONTROL_PATH_DIR", sockets.path().into()),
         ("ANSIBLE_PYTHON_INTERPRETER", set("/usr/bin/python3")),
     ];
     command.envs(settings).arg("--inventory").arg(folder.file("inventory.json")).args(more);
-    command.arg(folder.file("ansible").join(name)).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    command
+        .arg(folder.file("ansible").join(name))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
     let log = folder.file("ansible.log");
     let mut log_file = File::create(&log).map_err(Error::file(&log))?;
     command.process_group(0);
@@ -163,8 +181,13 @@ pub fn playbook(
     if !faults.is_empty() {
         return Err(Error::Hosts { faults, log });
     }
-    let told = words.into_iter().filter(|word| !word.trim().is_empty()).collect::<Vec<_>>().join("\n");
-    Err(Error::Failed { program: format!("ansible-playbook {name}"), status: status.to_string(), told })
+    let told =
+        words.into_iter().filter(|word| !word.trim().is_empty()).collect::<Vec<_>>().join("\n");
+    Err(Error::Failed {
+        program: format!("ansible-playbook {name}"),
+        status: status.to_string(),
+        told,
+    })
 }
 
 /// A line of a play's end: `c0-n1 : ok=5 changed=2 unreachable=0 failed=0 ...`.
@@ -193,7 +216,8 @@ mod tests {
     #[test]
     fn what_was_changed_is_read() {
         let line = "c0-n1                      : ok=7    changed=2    unreachable=0    failed=1    skipped=1    rescued=0    ignored=0";
-        let expected = Recap { host: "c0-n1".to_owned(), ok: 7, changed: 2, unreachable: 0, failed: 1 };
+        let expected =
+            Recap { host: "c0-n1".to_owned(), ok: 7, changed: 2, unreachable: 0, failed: 1 };
         assert_eq!(recap(line), Some(expected));
         for line in [
             "",

@@ -54,8 +54,16 @@ const KNOWN: [(&str, &str, &str); 10] = [
     ("no route to host", "it cannot be reached", "see that it runs, and its cable and address"),
     ("connection timed out", "it cannot be reached", "see that it runs, and its cable and address"),
     ("operation timed out", "it cannot be reached", "see that it runs, and its cable and address"),
-    ("could not resolve hostname", "its address means nothing here", "see [addresses] of the description"),
-    ("no usable temporary directory", "its disk is full, or nobody may write to its /tmp", "make room there"),
+    (
+        "could not resolve hostname",
+        "its address means nothing here",
+        "see [addresses] of the description",
+    ),
+    (
+        "no usable temporary directory",
+        "its disk is full, or nobody may write to its /tmp",
+        "make room there",
+    ),
     ("no space left on device", "its disk is full", "make room below provision.base"),
 ];
 
@@ -87,26 +95,37 @@ impl Reader {
         self.found
     }
 
-    /// `fatal: [c0-n1]: UNREACHABLE! => {...}`, `failed: [c0-n1] (item=x) => {...}`. What is ignored was meant to be able to fail.
+    /// `fatal: [c0-n1]: UNREACHABLE! => {...}`, `failed: [c0-n1] (item=x) => {...}`. What is
+    /// ignored was meant to be able to fail.
     fn fault(&self, line: &str) -> Option<Fault> {
         let rest = line.strip_prefix("fatal: [").or_else(|| line.strip_prefix("failed: ["))?;
         let (host, rest) = rest.split_once(']')?;
         let (head, told) = rest.split_once("=> ").unwrap_or((rest, ""));
-        let told: Value = serde_json::from_str(told).unwrap_or_else(|_| Value::String(told.to_owned()));
+        let told: Value =
+            serde_json::from_str(told).unwrap_or_else(|_| Value::String(told.to_owned()));
         let word = |key: &str| told[key].as_str().map(str::trim).filter(|text| !text.is_empty());
-        let said = word("stderr").or_else(|| word("module_stderr")).or_else(|| word("msg")).or(told.as_str());
+        let said = word("stderr")
+            .or_else(|| word("module_stderr"))
+            .or_else(|| word("msg"))
+            .or(told.as_str());
         // What became of a loop's items was told item by item.
         if told["msg"].as_str() == Some("One or more items failed") || told["results"].is_array() {
             return None;
         }
         let said = said.unwrap_or("it did not say why");
-        let small =
-            [word("msg"), word("module_stdout"), Some(said)].into_iter().flatten().collect::<Vec<_>>().join("\n");
+        let small = [word("msg"), word("module_stdout"), Some(said)]
+            .into_iter()
+            .flatten()
+            .collect::<Vec<_>>()
+            .join("\n");
         let small = small.to_lowercase();
         let known = KNOWN.iter().find(|(words, _, _)| small.contains(words));
         let python = NO_PYTHON.iter().any(|words| small.contains(words));
         let (why, mend) = match known {
-            _ if python => ("it has no Python 3, which Ansible works by".to_owned(), Some("install python3 there")),
+            _ if python => (
+                "it has no Python 3, which Ansible works by".to_owned(),
+                Some("install python3 there"),
+            ),
             Some((_, why, mend)) => ((*why).to_owned(), Some(*mend)),
             None => (plain(said), None),
         };
@@ -123,7 +142,8 @@ impl Reader {
 
 /// On one line, and not too long.
 fn plain(text: &str) -> String {
-    let mut lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let mut lines: Vec<&str> =
+        text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     if text.trim_start().starts_with("Traceback ") {
         lines.drain(..lines.len() - 1); // where it was in Python helps nobody
     }
@@ -166,7 +186,9 @@ mod tests {
         );
         assert_eq!(
             of(&[&unreachable("root@10.0.0.4: Permission denied (publickey).")]),
-            ["c0-n2: ssh: it does not take our key: add your public key to its authorized_keys, or see provision.user"]
+            [
+                "c0-n2: ssh: it does not take our key: add your public key to its authorized_keys, or see provision.user"
+            ]
         );
         let item = r#"failed: [c0-n2] (item=1) => {"ansible_loop_var": "item", "msg": "Failed to connect to the host via ssh: Host key verification failed.", "unreachable": true}"#;
         let key = "c0-n2: ssh: its key is not the one that is known: if the host was made anew, take its key out of known_hosts (ssh-keygen -R)";
@@ -174,7 +196,9 @@ mod tests {
         let python = r#"fatal: [a]: FAILED! => {"changed": false, "module_stderr": "", "module_stdout": "/bin/sh: 1: /usr/bin/python3: not found\r\n", "msg": "The module failed to execute correctly", "rc": 127}"#;
         assert_eq!(
             of(&[task, python]),
-            ["a: cassandra : Start instances: it has no Python 3, which Ansible works by: install python3 there"]
+            [
+                "a: cassandra : Start instances: it has no Python 3, which Ansible works by: install python3 there"
+            ]
         );
     }
 
@@ -186,7 +210,8 @@ mod tests {
             )
         };
         assert_eq!(of(&[&told("KeyError: 'b'")]), ["a: before the first task: KeyError: 'b'"]);
-        let full = told("FileNotFoundError: [Errno 2] No usable temporary directory found in ['/tmp']");
+        let full =
+            told("FileNotFoundError: [Errno 2] No usable temporary directory found in ['/tmp']");
         let says = "a: before the first task: its disk is full, or nobody may write to its /tmp: make room there";
         assert_eq!(of(&[&full]), [says]);
     }
@@ -194,10 +219,22 @@ mod tests {
     #[test]
     fn what_is_no_fault_is_none() {
         assert!(
-            of(&["", "ok: [a]", "fatal", "fatal: [a", "TASK [x] ***", "changed: [a] => {\"msg\": \"x\"}"]).is_empty()
+            of(&[
+                "",
+                "ok: [a]",
+                "fatal",
+                "fatal: [a",
+                "TASK [x] ***",
+                "changed: [a] => {\"msg\": \"x\"}"
+            ])
+            .is_empty()
         );
-        assert_eq!(of(&["fatal: [a]: FAILED! => not json"]), ["a: before the first task: not json"]);
-        let many: Vec<String> = (0..=MAX_FAULTS).map(|host| format!("fatal: [a{host}]: FAILED! => {{}}")).collect();
+        assert_eq!(
+            of(&["fatal: [a]: FAILED! => not json"]),
+            ["a: before the first task: not json"]
+        );
+        let many: Vec<String> =
+            (0..=MAX_FAULTS).map(|host| format!("fatal: [a{host}]: FAILED! => {{}}")).collect();
         assert_eq!(of(&many.iter().map(String::as_str).collect::<Vec<_>>()).len(), MAX_FAULTS);
     }
 }

@@ -35,14 +35,20 @@ impl Folder {
         self.path.join(name)
     }
 
-    /// Takes the rack for this run, until what is returned is dropped: two that change the same hosts would undo each other.
+    /// Takes the rack for this run, until what is returned is dropped: two that change the same
+    /// hosts would undo each other.
     ///
     /// # Errors
     /// Another run has it.
     pub fn lock(&self) -> Result<File, Error> {
         fs::create_dir_all(&self.path).map_err(Error::file(&self.path))?;
         let path = self.file("lock");
-        let file = File::options().create(true).truncate(false).write(true).open(&path).map_err(Error::file(&path))?;
+        let file = File::options()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(&path)
+            .map_err(Error::file(&path))?;
         match file.try_lock() {
             Ok(()) => Ok(file),
             Err(TryLockError::WouldBlock) => Err(Error::Busy { path }),
@@ -50,8 +56,8 @@ impl Folder {
         }
     }
 
-    /// Writes what follows from a plan: roles, inventory, the files of all instances. Where it has any, jars are taken from
-    /// `jars`, packed once.
+    /// Writes what follows from a plan: roles, inventory, the files of all instances. Where it has
+    /// any, jars are taken from `jars`, packed once.
     ///
     /// # Errors
     /// There are no jars; a file cannot be written.
@@ -73,8 +79,11 @@ impl Folder {
     /// Nothing was written yet; a file cannot be written.
     pub fn rewrite(&self, plan: &Plan) -> Result<Vec<Host>, Error> {
         let path = self.file("inventory.json");
-        let known = fs::read(&path).ok().and_then(|bytes| serde_json::from_slice::<serde_json::Value>(&bytes).ok());
-        let mark = known.as_ref().and_then(|known| known["rack"]["vars"]["cassandra_mark"].as_str());
+        let known = fs::read(&path)
+            .ok()
+            .and_then(|bytes| serde_json::from_slice::<serde_json::Value>(&bytes).ok());
+        let mark =
+            known.as_ref().and_then(|known| known["rack"]["vars"]["cassandra_mark"].as_str());
         let mark = mark.ok_or(Error::Unwritten { path })?.to_owned();
         let mut hosts = hosts(plan);
         self.put(plan, &mut hosts, mark)?;
@@ -82,7 +91,8 @@ impl Folder {
     }
 
     fn put(&self, plan: &Plan, hosts: &mut [Host], mark: String) -> Result<(), Error> {
-        // Jars of another version lie beside these: an instance changes over when it starts with other files.
+        // Jars of another version lie beside these: an instance changes over when it starts with
+        // other files.
         for instance in hosts.iter_mut().flat_map(|host| &mut host.instances) {
             instance.library = instance.library.join(&mark);
         }
@@ -116,9 +126,11 @@ impl Folder {
             let text = unit::text(kind, &Path::new(&plan.spec.provision.base).join(kind));
             fs::write(&path, text).map_err(Error::file(&path))?;
         }
-        let elsewhere = |instance: &&Instance| !instance.home.starts_with(&plan.spec.provision.base);
+        let elsewhere =
+            |instance: &&Instance| !instance.home.starts_with(&plan.spec.provision.base);
         for instance in hosts.iter().flat_map(|host| &host.instances).filter(elsewhere) {
-            let folder = units.join(unit::name(CASSANDRA).replace('@', &format!("@{}", instance.name)) + ".d");
+            let folder = units
+                .join(unit::name(CASSANDRA).replace('@', &format!("@{}", instance.name)) + ".d");
             fs::create_dir_all(&folder).map_err(Error::file(&folder))?;
             let path = folder.join("home.conf");
             fs::write(&path, unit::own_home(&instance.home)).map_err(Error::file(&path))?;
@@ -140,10 +152,12 @@ impl Folder {
     /// A file cannot be written.
     pub fn replacing(&self, instance: &Instance) -> Result<(), Error> {
         let folder = self.file("replacing").join(&instance.name);
-        place(&Instance { replaces: Some(instance.address), ..instance.clone() }, &folder).map_err(Error::file(&folder))
+        place(&Instance { replaces: Some(instance.address), ..instance.clone() }, &folder)
+            .map_err(Error::file(&folder))
     }
 
-    /// Packs jars into one file, unless these are packed already. The mark in it is a file whose name tells them apart from others.
+    /// Packs jars into one file, unless these are packed already. The mark in it is a file whose
+    /// name tells them apart from others.
     fn pack(&self, jars: &Path) -> Result<String, Error> {
         let (mut names, mut lines) = (Vec::new(), Vec::new());
         for entry in fs::read_dir(jars).map_err(Error::file(jars))? {

@@ -1,8 +1,9 @@
-//! Hosts with kernels of their own: each a User-Mode Linux, a kernel that runs as a process, with systemd as its first
-//! process, disks, a clock and an ssh server of its own.
+//! Hosts with kernels of their own: each a User-Mode Linux, a kernel that runs as a process, with
+//! systemd as its first process, disks, a clock and an ssh server of its own.
 //!
-//! All that a guest has lies in its folder: what it changed of the image (`root-*.cow`), a sparse file for each of its disks, its
-//! console's words. Its card is the end of a cable in its namespace, which itself has no address there.
+//! All that a guest has lies in its folder: what it changed of the image (`root-*.cow`), a sparse
+//! file for each of its disks, its console's words. Its card is the end of a cable in its
+//! namespace, which itself has no address there.
 
 use crate::program::{missing, run};
 use crate::{Error, Folder};
@@ -17,7 +18,8 @@ use std::process::{Command, Stdio};
 /// Most guests at once.
 pub(crate) const MAX_GUESTS: usize = 16;
 
-/// Most disks of a guest besides the one it starts from: its kernel knows eight, and one says who it is.
+/// Most disks of a guest besides the one it starts from: its kernel knows eight, and one says who
+/// it is.
 pub(crate) const MAX_DISKS: usize = 6;
 
 /// A guest's memory, MiB: what its plan has, within these.
@@ -43,7 +45,8 @@ impl Guests {
         Self { images }
     }
 
-    /// The image that new guests start from; made if there is none of this kernel yet, which takes a minute or two.
+    /// The image that new guests start from; made if there is none of this kernel yet, which takes
+    /// a minute or two.
     pub(crate) fn image(&self) -> Result<PathBuf, Error> {
         let version = run(KERNEL, Command::new(KERNEL).arg("--version"))?;
         let mark = crate::folder::checksum(format!("{version}\n{IMAGE}\n{INIT}").as_bytes());
@@ -55,7 +58,8 @@ impl Guests {
         if image.exists() {
             return Ok(image);
         }
-        let [script, init, made] = ["image.sh", "guest-init", "new.ext4"].map(|name| self.images.join(name));
+        let [script, init, made] =
+            ["image.sh", "guest-init", "new.ext4"].map(|name| self.images.join(name));
         for (path, text) in [(&script, IMAGE), (&init, INIT)] {
             fs::write(path, text).map_err(Error::file(path))?;
         }
@@ -75,7 +79,8 @@ impl Guests {
     pub(crate) fn start(&self, rack: &Folder, start: &Start<'_>) -> Result<(), Error> {
         let Start { plan, host, folder, prefix, memory } = *start;
         let image = self.of(folder)?;
-        let key = image.file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let key =
+            image.file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         // By short names in its own folder: its kernel takes neither spaces nor colons in them.
         let base = folder.join("base.ext4");
         let _ = fs::remove_file(&base);
@@ -86,7 +91,13 @@ impl Guests {
         fs::write(&address, host.address.0.to_string()).map_err(Error::file(&address))?;
         let _ = fs::remove_dir_all(folder.join("uml")); // of one that was killed
         let mut command = Command::new("ip");
-        command.args(["netns", "exec", &format!("{}-{}", plan.spec.name, host.name), "setsid", KERNEL]);
+        command.args([
+            "netns",
+            "exec",
+            &format!("{}-{}", plan.spec.name, host.name),
+            "setsid",
+            KERNEL,
+        ]);
         command.arg(format!("mem={memory}M")).arg(format!("ubd0=root-{key}.cow,base.ext4"));
         command.args(["root=/dev/ubda", "rw", "init=/usr/sbin/guest-init"]);
         for (number, size) in plan.spec.server.disks.iter().enumerate() {
@@ -97,10 +108,25 @@ impl Guests {
         let last = plan.spec.server.disks.len() + 1;
         let letter = char::from(b'a' + u8::try_from(last).unwrap_or(u8::MAX - b'a'));
         command.arg(format!("ubd{last}r=config.tar")).arg(format!("guest=/dev/ubd{letter}"));
-        command.arg(format!("vec0:transport=raw,ifname=eth0,gro=1,mac={}", hardware(host.address.0)));
-        command.args(["con=null", "con0=null,fd:1", "umid=guest", "uml_dir=uml", "selinux=0", "net.ifnames=0"]);
+        command
+            .arg(format!("vec0:transport=raw,ifname=eth0,gro=1,mac={}", hardware(host.address.0)));
+        command.args([
+            "con=null",
+            "con0=null,fd:1",
+            "umid=guest",
+            "uml_dir=uml",
+            "selinux=0",
+            "net.ifnames=0",
+        ]);
         let log = folder.join("console.log");
-        let open = || File::options().create(true).append(true).mode(0o600).open(&log).map_err(Error::file(&log));
+        let open = || {
+            File::options()
+                .create(true)
+                .append(true)
+                .mode(0o600)
+                .open(&log)
+                .map_err(Error::file(&log))
+        };
         command.current_dir(folder).stdin(Stdio::null()).stdout(open()?).stderr(open()?);
         // It belongs to its namespace, with which it ends.
         command.spawn().map(drop).map_err(|error| missing("ip", error))
@@ -111,8 +137,9 @@ impl Guests {
         let names = fs::read_dir(folder)
             .map_err(Error::file(folder))?
             .filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-        let started =
-            names.filter_map(|name| Some(name.strip_prefix("root-")?.strip_suffix(".cow")?.to_owned())).next();
+        let started = names
+            .filter_map(|name| Some(name.strip_prefix("root-")?.strip_suffix(".cow")?.to_owned()))
+            .next();
         let Some(started) = started else { return self.image() };
         let image = self.images.join(format!("{started}.ext4"));
         match image.exists() {
@@ -139,13 +166,20 @@ fn serial(host: &str, number: usize) -> String {
     format!("{host}-d{}", number + 1)
 }
 
-/// What of `available` MiB each of so many guests gets, of `wanted` bytes: a quarter stays for all else.
+/// What of `available` MiB each of so many guests gets, of `wanted` bytes: a quarter stays for all
+/// else.
 fn share(wanted: f64, available: u64, guests: usize) -> Result<u64, Error> {
     let most = available * 3 / 4 / u64::try_from(guests.max(1)).unwrap_or(1);
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a float is cut to what there may be")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a float is cut to what there may be"
+    )]
     let wanted = (wanted / f64::from(1 << 20)) as u64;
     match wanted.clamp(LEAST_MEMORY, MOST_MEMORY).min(most) {
-        memory if memory < LEAST_MEMORY => Err(Error::Memory { guests, available, least: LEAST_MEMORY }),
+        memory if memory < LEAST_MEMORY => {
+            Err(Error::Memory { guests, available, least: LEAST_MEMORY })
+        }
         memory => Ok(memory),
     }
 }
@@ -165,26 +199,49 @@ fn sparse(path: &Path, bytes: f64) -> Result<(), Error> {
     if path.exists() {
         return Ok(());
     }
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a plan's disks are far below it")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a plan's disks are far below it"
+    )]
     let bytes = (bytes as u64) / 4_096 * 4_096;
-    let file = File::options().create_new(true).write(true).mode(0o600).open(path).map_err(Error::file(path))?;
+    let file = File::options()
+        .create_new(true)
+        .write(true)
+        .mode(0o600)
+        .open(path)
+        .map_err(Error::file(path))?;
     file.set_len(bytes).map_err(Error::file(path))
 }
 
 /// Packs who a guest is: its name, address and keys.
-fn identity(rack: &Folder, folder: &Path, host: &Host, prefix: u8, archive: &Path) -> Result<(), Error> {
+fn identity(
+    rack: &Folder,
+    folder: &Path,
+    host: &Host,
+    prefix: u8,
+    archive: &Path,
+) -> Result<(), Error> {
     let root = folder.join("config");
-    let read = |name: &str| fs::read_to_string(rack.file(name)).map_err(Error::file(rack.file(name)));
+    let read =
+        |name: &str| fs::read_to_string(rack.file(name)).map_err(Error::file(rack.file(name)));
     let files = [
         ("etc/hostname", format!("{}\n", host.name), 0o644),
         ("etc/hosts", "127.0.0.1 localhost\n::1 localhost\n".to_owned(), 0o644),
         (
             "etc/systemd/network/10-rack.network",
-            format!("[Match]\nName=vec0\n\n[Network]\nAddress={}/{prefix}\nLinkLocalAddressing=no\n", host.address.0),
+            format!(
+                "[Match]\nName=vec0\n\n[Network]\nAddress={}/{prefix}\nLinkLocalAddressing=no\n",
+                host.address.0
+            ),
             0o644,
         ),
         ("etc/ssh/ssh_host_ed25519_key", read("host_key")?, 0o600),
-        ("etc/ssh/sshd_config.d/rack.conf", "UseDNS no\nMaxSessions 64\nMaxStartups 64\n".to_owned(), 0o644),
+        (
+            "etc/ssh/sshd_config.d/rack.conf",
+            "UseDNS no\nMaxSessions 64\nMaxStartups 64\n".to_owned(),
+            0o644,
+        ),
         ("root/.ssh/authorized_keys", read("authorized_keys")?, 0o600),
     ];
     for (name, text, mode) in files {
@@ -195,7 +252,10 @@ fn identity(rack: &Folder, folder: &Path, host: &Host, prefix: u8, archive: &Pat
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).map_err(Error::file(&path))?;
     }
     let mut tar = Command::new("tar");
-    tar.args(["--create", "--owner=0", "--group=0", "--file"]).arg(archive).arg("--directory").arg(&root);
+    tar.args(["--create", "--owner=0", "--group=0", "--file"])
+        .arg(archive)
+        .arg("--directory")
+        .arg(&root);
     run("tar", tar.args(["etc", "root/.ssh"])).map(drop)
 }
 
@@ -210,7 +270,10 @@ mod tests {
         assert_eq!(share(64.0 * gib, 16_000, 2).expect("enough"), MOST_MEMORY);
         assert_eq!(share(64.0 * gib, 4_000, 6).expect("enough"), 500);
         assert_eq!(share(1.0, 16_000, 2).expect("enough"), LEAST_MEMORY);
-        assert!(matches!(share(gib, 1_000, 4), Err(Error::Memory { guests: 4, available: 1_000, .. })));
+        assert!(matches!(
+            share(gib, 1_000, 4),
+            Err(Error::Memory { guests: 4, available: 1_000, .. })
+        ));
     }
 
     #[test]

@@ -16,7 +16,8 @@ const FAREWELL: Duration = Duration::from_secs(5);
 /// How often it is looked whether it has.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Ends the play that runs, with all that it started, from another thread. Clones are of the same play.
+/// Ends the play that runs, with all that it started, from another thread. Clones are of the same
+/// play.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt(Arc<Mutex<State>>);
 
@@ -28,8 +29,8 @@ struct State {
 }
 
 impl Interrupt {
-    /// Ends the play that runs, and waits until it has ended, 15 s at most. Gives whether it has: false also where none
-    /// ran. A play that begins later is ended too.
+    /// Ends the play that runs, and waits until it has ended, 15 s at most. Gives whether it has:
+    /// false also where none ran. A play that begins later is ended too.
     pub fn end(&self) -> bool {
         self.end_within(GRACE)
     }
@@ -49,12 +50,16 @@ impl Interrupt {
                 return false;
             }
             if begun.elapsed() > grace {
-                // Ansible's workers are sessions of their own: killed alone, the play would leave them at work.
+                // Ansible's workers are sessions of their own: killed alone, the play would leave
+                // them at work.
                 for group in children(group).into_iter().chain([group]) {
                     let _ = kill_process_group(group, Signal::KILL);
                 }
             }
-            #[expect(clippy::disallowed_methods, reason = "a control thread that waits for processes to end")]
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "a control thread that waits for processes to end"
+            )]
             thread::sleep(LOOK);
         }
         true
@@ -84,7 +89,8 @@ impl Interrupt {
 /// Processes that a process has started and that still run.
 fn children(parent: Pid) -> Vec<Pid> {
     let parent = parent.as_raw_nonzero();
-    let listed = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap_or_default();
+    let listed =
+        fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap_or_default();
     listed.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect()
 }
 
@@ -95,13 +101,18 @@ mod tests {
     use std::os::unix::process::CommandExt as _;
     use std::process::{Command, Stdio};
 
-    /// A play that ignores the interrupt, with a worker in a session of its own that holds the output
-    /// open. The worker is killed first, so the play must not end when the worker does.
+    /// A play that ignores the interrupt, with a worker in a session of its own that holds the
+    /// output open. The worker is killed first, so the play must not end when the worker does.
     #[test]
     fn what_does_not_end_is_killed_with_its_workers() {
         let script = "trap '' INT; setsid sh -c 'echo ready; exec sleep 20' & wait; exec sleep 20";
         let mut command = Command::new("sh");
-        let mut play = command.args(["-c", script]).process_group(0).stdout(Stdio::piped()).spawn().expect("sh");
+        let mut play = command
+            .args(["-c", script])
+            .process_group(0)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("sh");
         let mut output = BufReader::new(play.stdout.take().expect("piped"));
         output.read_line(&mut String::new()).expect("its worker runs");
         let interrupt = Interrupt::default();

@@ -1,4 +1,5 @@
-//! Who may speak in a rack's store: its root, and identities for its servers and for whoever runs it, made where the rack is controlled.
+//! Who may speak in a rack's store: its root, and identities for its servers and for whoever runs
+//! it, made where the rack is controlled.
 
 use crate::{Error, Folder};
 use sprat_key::{Identity, Role, Root, Terms};
@@ -17,8 +18,8 @@ const RENEW: u64 = 90 * DAY;
 /// Before it is made it is valid for so long already, so that clocks may differ by it.
 const BEFORE: u64 = 3_600;
 
-/// Makes what is missing in the folder's `keys`: `sprat.root`, `server.id`, `admin.id`; identities that are good for less than three months
-/// are made anew.
+/// Makes what is missing in the folder's `keys`: `sprat.root`, `server.id`, `admin.id`; identities
+/// that are good for less than three months are made anew.
 ///
 /// # Errors
 /// A file cannot be read or written, or the system has no random bytes.
@@ -55,7 +56,9 @@ pub(crate) fn make(folder: &Folder) -> Result<(), Error> {
 }
 
 /// Why a key could not be.
-fn of<E: std::error::Error + Send + Sync + 'static>(path: &Path) -> impl FnOnce(E) -> Error + use<'_, E> {
+fn of<E: std::error::Error + Send + Sync + 'static>(
+    path: &Path,
+) -> impl FnOnce(E) -> Error + use<'_, E> {
     move |error| Error::File { path: path.to_owned(), error: io::Error::other(error) }
 }
 
@@ -78,12 +81,22 @@ mod tests {
         let known = Root::load(&folder.file("keys").join("sprat.root")).expect("the root");
         let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a time").as_secs();
         let valid = (now - 1, now + RENEW / 2);
-        let ends = known.issue(&Terms { role: Role::Server, name: "server".to_owned(), grants: Vec::new(), valid });
+        let ends = known.issue(&Terms {
+            role: Role::Server,
+            name: "server".to_owned(),
+            grants: Vec::new(),
+            valid,
+        });
         fs::remove_file(&path).expect("it was there");
         ends.expect("an identity").save(&path).expect("a file");
         make(&folder).expect("keys");
         let found = Identity::load(&path).expect("an identity");
-        assert!(found.certificate().until > now + RENEW && found.certificate().role == Role::Server);
-        assert_eq!(Identity::load(&folder.file("keys").join("admin.id")).expect("an identity").root(), &known.public());
+        assert!(
+            found.certificate().until > now + RENEW && found.certificate().role == Role::Server
+        );
+        assert_eq!(
+            Identity::load(&folder.file("keys").join("admin.id")).expect("an identity").root(),
+            &known.public()
+        );
     }
 }

@@ -1,8 +1,9 @@
 //! Brings a planned rack's hosts to what the plan says.
 //!
-//! A [`Folder`] on the controlling machine holds all of a rack: the roles, the inventory, every instance's files, keys. [`ansible`]
-//! runs the roles over ssh and tells what they changed; what is right already they leave alone. [`Local`] makes the hosts on
-//! this machine, as namespaces with a name, addresses and an ssh server of their own, or as guests with kernels of their own.
+//! A [`Folder`] on the controlling machine holds all of a rack: the roles, the inventory, every
+//! instance's files, keys. [`ansible`] runs the roles over ssh and tells what they changed; what is
+//! right already they leave alone. [`Local`] makes the hosts on this machine, as namespaces with a
+//! name, addresses and an ssh server of their own, or as guests with kernels of their own.
 
 pub mod ansible;
 mod error;

@@ -1,4 +1,5 @@
-//! A rack on one machine: each host a namespace with its own network, name, folders and ssh server; or a guest in one.
+//! A rack on one machine: each host a namespace with its own network, name, folders and ssh server;
+//! or a guest in one.
 
 use crate::ansible::Reach;
 use crate::guests::{Guests, MAX_DISKS, MAX_GUESTS, Start};
@@ -6,7 +7,9 @@ use crate::program::{missing, run};
 use crate::{Error, Folder};
 use ipnet::IpNet;
 use sprat_host::wait_until;
-use sprat_lab::hosts::{Cable, End, Interface, MAX_INTERFACES, Plan as LabPlan, Standing, StateDir, down, join};
+use sprat_lab::hosts::{
+    Cable, End, Interface, MAX_INTERFACES, Plan as LabPlan, Standing, StateDir, down, join,
+};
 use sprat_plan::{Plan, Spec};
 use sprat_rack::Host;
 use std::fs::{self, File};
@@ -57,13 +60,15 @@ impl Local {
         Self { folder: folder.clone(), labs: StateDir::at(folder.file("labs")), guests: None }
     }
 
-    /// The same, with a kernel for each host: guests. Their images are in a folder that racks share.
+    /// The same, with a kernel for each host: guests. Their images are in a folder that racks
+    /// share.
     #[must_use]
     pub fn of_guests(folder: &Folder, images: impl Into<PathBuf>) -> Self {
         Self { guests: Some(Guests::new(images.into())), ..Self::new(folder) }
     }
 
-    /// What a description has to say for this: folders of hosts lie in the rack's own, but for those of guests.
+    /// What a description has to say for this: folders of hosts lie in the rack's own, but for
+    /// those of guests.
     #[must_use]
     pub fn adapt(&self, spec: Spec) -> Spec {
         let mut spec = spec;
@@ -100,7 +105,8 @@ impl Local {
     /// Makes the hosts, and waits until they answer. They stand until [`Local::down`].
     ///
     /// # Errors
-    /// Rights or programs are missing, there are too many servers, or a host does not answer. What was made by then is gone again.
+    /// Rights or programs are missing, there are too many servers, or a host does not answer. What
+    /// was made by then is gone again.
     pub fn up(&self, plan: &Plan, hosts: &[Host]) -> Result<(), Error> {
         let most = if self.guests.is_some() { MAX_GUESTS } else { MAX_SERVERS };
         if hosts.len() > most {
@@ -118,14 +124,16 @@ impl Local {
         Ok(())
     }
 
-    /// Makes the hosts that are not there yet in a rack that stands, and gives those that are what addresses they lack.
+    /// Makes the hosts that are not there yet in a rack that stands, and gives those that are what
+    /// addresses they lack.
     ///
     /// # Errors
     /// As for [`Local::up`]. Hosts that were made by then stay.
     pub fn grow(&self, plan: &Plan, hosts: &[Host]) -> Result<(), Error> {
         let most = if self.guests.is_some() { MAX_GUESTS } else { MAX_SERVERS };
         let name = &plan.spec.name;
-        let standing = self.labs.list()?.into_iter().find(|lab| lab.name == *name).map(|lab| lab.namespaces);
+        let standing =
+            self.labs.list()?.into_iter().find(|lab| lab.name == *name).map(|lab| lab.namespaces);
         let standing = standing.unwrap_or_default();
         // Those who have left stand too.
         let stands = |host: &&Host| standing.contains(&format!("{name}-{}", host.name));
@@ -135,7 +143,9 @@ impl Local {
             return Err(Error::Servers { has: has - 2, most });
         }
         if self.guests.is_none() {
-            for (host, instance) in there.iter().flat_map(|host| host.instances.iter().map(move |one| (host, one))) {
+            for (host, instance) in
+                there.iter().flat_map(|host| host.instances.iter().map(move |one| (host, one)))
+            {
                 let net = format!("{}/{}", instance.address, plan.spec.addresses.v4.prefix_len());
                 let (namespace, mut ip) = (format!("{name}-{}", host.name), Command::new("ip"));
                 run("ip", ip.args(["-n", &namespace, "address", "replace", &net, "dev", "eth0"]))?;
@@ -154,11 +164,16 @@ impl Local {
         self.begin(plan, &new, memory, control.as_fd())
     }
 
-    /// See that hosts can be started, and what memory each would have, MiB, where they have their own.
+    /// See that hosts can be started, and what memory each would have, MiB, where they have their
+    /// own.
     fn memory(&self, plan: &Plan, hosts: usize) -> Result<u64, Error> {
         let Some(guests) = &self.guests else {
             let mend = "install an ssh server (Debian: openssh-server)";
-            return if Path::new(SSHD).exists() { Ok(0) } else { Err(Error::Missing { program: "sshd", mend }) };
+            return if Path::new(SSHD).exists() {
+                Ok(0)
+            } else {
+                Err(Error::Missing { program: "sshd", mend })
+            };
         };
         if plan.spec.server.disks.len() > MAX_DISKS {
             return Err(Error::Disks { has: plan.spec.server.disks.len(), most: MAX_DISKS });
@@ -168,7 +183,13 @@ impl Local {
     }
 
     /// Starts hosts, and waits until they answer whoever is in the namespace `control`.
-    fn begin(&self, plan: &Plan, hosts: &[&Host], memory: u64, control: BorrowedFd<'_>) -> Result<(), Error> {
+    fn begin(
+        &self,
+        plan: &Plan,
+        hosts: &[&Host],
+        memory: u64,
+        control: BorrowedFd<'_>,
+    ) -> Result<(), Error> {
         let prefix = plan.spec.addresses.v4.prefix_len();
         for host in hosts {
             match &self.guests {
@@ -176,7 +197,10 @@ impl Local {
                 Some(guests) => {
                     let folder = self.of(host);
                     fs::create_dir_all(&folder).map_err(Error::file(&folder))?;
-                    guests.start(&self.folder, &Start { plan, host, folder: &folder, prefix, memory })?;
+                    guests.start(
+                        &self.folder,
+                        &Start { plan, host, folder: &folder, prefix, memory },
+                    )?;
                 }
             }
         }
@@ -186,19 +210,30 @@ impl Local {
         };
         let begun = Instant::now();
         for host in hosts {
-            let answers =
-                || TcpStream::connect_timeout(&(host.address.0, SSH_PORT).into(), Duration::from_secs(1)).is_ok();
+            let answers = || {
+                TcpStream::connect_timeout(
+                    &(host.address.0, SSH_PORT).into(),
+                    Duration::from_secs(1),
+                )
+                .is_ok()
+            };
             let left = patience.saturating_sub(begun.elapsed());
-            if !wait_until(left, LOOK, || sprat_lab::hosts::within(control, answers).unwrap_or(false)) {
+            if !wait_until(left, LOOK, || {
+                sprat_lab::hosts::within(control, answers).unwrap_or(false)
+            }) {
                 let log = self.of(host).join(log);
-                return Err(Error::Silent { host: host.name.clone(), seconds: patience.as_secs(), log });
+                return Err(Error::Silent {
+                    host: host.name.clone(),
+                    seconds: patience.as_secs(),
+                    log,
+                });
             }
         }
         Ok(())
     }
 
-    /// Ends all that runs in the hosts, and removes them; their data stays in the folder. Guests are asked to end by
-    /// themselves before.
+    /// Ends all that runs in the hosts, and removes them; their data stays in the folder. Guests
+    /// are asked to end by themselves before.
     ///
     /// # Errors
     /// They do not stand, or processes do not end.
@@ -210,12 +245,14 @@ impl Local {
         Ok(())
     }
 
-    /// Asks guests to end, and waits for a while: what was not written to their disks would be lost with them.
+    /// Asks guests to end, and waits for a while: what was not written to their disks would be lost
+    /// with them.
     fn halt(&self, name: &str) {
         let known = fs::read_dir(self.folder.file("hosts")).into_iter().flatten().flatten();
         let reach = self.reach(name);
         let address = |guest: &fs::DirEntry| fs::read_to_string(guest.path().join("address")).ok();
-        let guests: Vec<_> = known.filter_map(|guest| Some((guest.file_name(), address(&guest)?))).collect();
+        let guests: Vec<_> =
+            known.filter_map(|guest| Some((guest.file_name(), address(&guest)?))).collect();
         thread::scope(|scope| {
             for (_, address) in &guests {
                 scope.spawn(|| reach.ask("root", address, "poweroff")); // one that does not hear is ended
@@ -223,7 +260,8 @@ impl Local {
         });
         let runs = |guest: &std::ffi::OsString| {
             let namespace = format!("{name}-{}", guest.to_string_lossy());
-            run("ip", Command::new("ip").args(["netns", "pids", &namespace])).is_ok_and(|pids| !pids.is_empty())
+            run("ip", Command::new("ip").args(["netns", "pids", &namespace]))
+                .is_ok_and(|pids| !pids.is_empty())
         };
         wait_until(HALT_PATIENCE, LOOK, || !guests.iter().any(|(guest, _)| runs(guest)));
     }
@@ -243,12 +281,15 @@ impl Local {
                 run("ssh-keygen", &mut keygen)?;
             }
         }
-        let read = |name: &str| fs::read_to_string(self.folder.file(name)).map_err(Error::file(self.folder.file(name)));
+        let read = |name: &str| {
+            fs::read_to_string(self.folder.file(name)).map_err(Error::file(self.folder.file(name)))
+        };
         let known = format!("* {}", read("host_key.pub")?);
         for (name, text) in [("known_hosts", known), ("authorized_keys", read("key.pub")?)] {
             let path = self.folder.file(name);
             fs::write(&path, text).map_err(Error::file(&path))?;
-            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(Error::file(&path))?;
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600))
+                .map_err(Error::file(&path))?;
         }
         Ok(())
     }
@@ -258,7 +299,11 @@ impl Local {
         let mut all: Vec<_> = hosts.iter().map(|host| self.namespace(plan, host)).collect();
         // The first address of the first chassis is its switch's, which here has no use for it.
         let prefix = plan.spec.addresses.v4.prefix_len();
-        let control = hosts.first().and_then(|host| IpNet::new(host.gateway, prefix).ok()).into_iter().collect();
+        let control = hosts
+            .first()
+            .and_then(|host| IpNet::new(host.gateway, prefix).ok())
+            .into_iter()
+            .collect();
         all.push(sprat_lab::hosts::Host {
             name: CONTROL.to_owned(),
             interfaces: vec![interface("eth0", control)],
@@ -267,7 +312,10 @@ impl Local {
         let switch = all.len();
         let port = |number: usize| format!("p{number}");
         let cable = |host: usize| Cable {
-            ends: [End { host, interface: "eth0".to_owned() }, End { host: switch, interface: port(host) }],
+            ends: [
+                End { host, interface: "eth0".to_owned() },
+                End { host: switch, interface: port(host) },
+            ],
         };
         let cables = (0..switch).map(cable).collect();
         all.push(sprat_lab::hosts::Host {
@@ -281,18 +329,23 @@ impl Local {
 
     /// A host's network.
     fn namespace(&self, plan: &Plan, host: &Host) -> sprat_lab::hosts::Host {
-        let all = std::iter::once(host.address.0).chain(host.instances.iter().map(|instance| instance.address));
+        let all = std::iter::once(host.address.0)
+            .chain(host.instances.iter().map(|instance| instance.address));
         let prefix = plan.spec.addresses.v4.prefix_len();
         // A guest has its addresses itself.
         let all = all.filter(|_| self.guests.is_none());
-        let interfaces = vec![interface("eth0", all.filter_map(|address| IpNet::new(address, prefix).ok()).collect())];
+        let interfaces = vec![interface(
+            "eth0",
+            all.filter_map(|address| IpNet::new(address, prefix).ok()).collect(),
+        )];
         sprat_lab::hosts::Host { name: host.name.clone(), interfaces, ..Default::default() }
     }
 
     /// Starts a host's ssh server: in its network, with a name and folders of its own.
     fn start(&self, plan: &Plan, host: &Host) -> Result<(), Error> {
         let folder = self.of(host);
-        let opt = Path::new(&plan.spec.provision.library).parent().unwrap_or(Path::new("/")).to_owned();
+        let opt =
+            Path::new(&plan.spec.provision.library).parent().unwrap_or(Path::new("/")).to_owned();
         let srv = PathBuf::from(&plan.spec.provision.base);
         for path in [folder.join("srv"), folder.join("opt"), srv.clone(), opt.clone()] {
             fs::create_dir_all(&path).map_err(Error::file(&path))?;
@@ -311,10 +364,28 @@ impl Local {
                       mount --bind \"$2/opt\" \"$4\" && \
                       mount --bind \"$2/hosts\" /etc/hosts && exec \"$5\" -D -e -f \"$2/sshd.conf\"";
         let log = folder.join("sshd.log");
-        let open = || File::options().create(true).append(true).mode(0o600).open(&log).map_err(Error::file(&log));
+        let open = || {
+            File::options()
+                .create(true)
+                .append(true)
+                .mode(0o600)
+                .open(&log)
+                .map_err(Error::file(&log))
+        };
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &format!("{}-{}", plan.spec.name, host.name)]);
-        command.args(["setsid", "unshare", "--mount", "--uts", "--propagation", "private", "sh", "-c", script, "sh"]);
+        command.args([
+            "setsid",
+            "unshare",
+            "--mount",
+            "--uts",
+            "--propagation",
+            "private",
+            "sh",
+            "-c",
+            script,
+            "sh",
+        ]);
         command.arg(&host.name).arg(&folder).arg(&srv).arg(&opt).arg(SSHD);
         command.stdin(Stdio::null()).stdout(open()?).stderr(open()?);
         // It belongs to its namespace, with which it ends.

@@ -1,4 +1,5 @@
-//! Who is on a rack's ring: what its folder remembers, for a description does not tell who was there before it was changed.
+//! Who is on a rack's ring: what its folder remembers, for a description does not tell who was
+//! there before it was changed.
 
 use crate::{Alive, Error, Folder, Seen};
 use serde::{Deserialize, Serialize};
@@ -64,7 +65,8 @@ impl Members {
         match fs::read(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             read => {
-                let parsed = read.and_then(|bytes| serde_json::from_slice(&bytes).map_err(io::Error::other));
+                let parsed =
+                    read.and_then(|bytes| serde_json::from_slice(&bytes).map_err(io::Error::other));
                 parsed.map(Some).map_err(Error::file(path))
             }
         }
@@ -91,14 +93,22 @@ impl Members {
             begun: false,
             state: State::Here,
         };
-        Self { instances: all.map(|one| (one.name.clone(), known(one))).collect(), ..Self::default() }
+        Self {
+            instances: all.map(|one| (one.name.clone(), known(one))).collect(),
+            ..Self::default()
+        }
     }
 
     /// A description that knows of them.
     #[must_use]
     pub fn adapt(&self, mut spec: Spec) -> Spec {
-        let member = |known: &Known| Member { tokens: known.tokens.clone(), joined: known.joined, begun: known.begun };
-        let all = self.instances.iter().map(|(name, known)| (name.clone(), member(known))).collect();
+        let member = |known: &Known| Member {
+            tokens: known.tokens.clone(),
+            joined: known.joined,
+            begun: known.begun,
+        };
+        let all =
+            self.instances.iter().map(|(name, known)| (name.clone(), member(known))).collect();
         spec.members = spec.cassandra.is_some().then_some(all);
         spec
     }
@@ -134,7 +144,8 @@ impl Members {
         self.check(&plan)?;
         for instance in hosts(&plan).iter().flat_map(|host| &host.instances) {
             let (address, tokens) = (instance.address, instance.tokens.clone());
-            let known = Known { address, tokens, joined: true, begun: false, state: State::Joining };
+            let known =
+                Known { address, tokens, joined: true, begun: false, state: State::Joining };
             self.instances.entry(instance.name.clone()).or_insert(known);
             self.away.remove(&instance.name);
         }
@@ -146,7 +157,9 @@ impl Members {
     pub fn begun(&mut self, seen: &[Seen]) -> bool {
         let mut news = false;
         for one in seen.iter().filter(|one| matches!(one.alive, Alive::Running { .. })) {
-            if let Some(known) = self.instances.get_mut(&one.instance).filter(|known| known.state == State::Here) {
+            if let Some(known) =
+                self.instances.get_mut(&one.instance).filter(|known| known.state == State::Here)
+            {
                 news |= !std::mem::replace(&mut known.begun, true);
             }
         }
@@ -164,8 +177,11 @@ impl Members {
     /// The plan cannot be.
     pub fn newcomers(&self, spec: &Spec) -> Result<Vec<String>, sprat_plan::PlanError> {
         let alone = Plan::new(Spec { members: None, ..spec.clone() })?;
-        let all = hosts(&alone).into_iter().flat_map(|host| host.instances).map(|instance| instance.name);
-        Ok(all.filter(|name| !self.instances.contains_key(name) && !self.away.contains(name)).collect())
+        let all =
+            hosts(&alone).into_iter().flat_map(|host| host.instances).map(|instance| instance.name);
+        Ok(all
+            .filter(|name| !self.instances.contains_key(name) && !self.away.contains(name))
+            .collect())
     }
 }
 

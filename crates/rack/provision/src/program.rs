@@ -28,8 +28,10 @@ pub(crate) fn missing(program: &str, error: std::io::Error) -> Error {
     let found = known.into_iter().find(|(name, _)| *name == program);
     match found.filter(|_| error.kind() == std::io::ErrorKind::NotFound) {
         Some((program, mend)) => Error::Missing { program, mend },
-        None => {
-            Error::Failed { program: program.to_owned(), status: "not started".to_owned(), told: error.to_string() }
-        }
+        None => Error::Failed {
+            program: program.to_owned(),
+            status: "not started".to_owned(),
+            told: error.to_string(),
+        },
     }
 }

@@ -29,8 +29,9 @@ pub fn nodes(text: &str) -> Vec<Node> {
 fn node(line: &str) -> Option<Node> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let state = *words.first()?;
-    let known =
-        state.len() == 2 && state.starts_with(['U', 'D', '?']) && state.ends_with(['N', 'L', 'J', 'M', 'S', '?']);
+    let known = state.len() == 2
+        && state.starts_with(['U', 'D', '?'])
+        && state.ends_with(['N', 'L', 'J', 'M', 'S', '?']);
     let address: std::net::IpAddr = words.get(1).filter(|_| known)?.parse().ok()?;
     // A load that is not known is one word, one that is known two.
     let (load, rest) = match words.get(2..)? {
@@ -47,14 +48,18 @@ fn node(line: &str) -> Option<Node> {
     Some(Node { state: state.to_owned(), address: address.to_string(), load, tokens, id, rack })
 }
 
-/// The versions of the schema that `nodetool describecluster` tells of, and who has each: where all agree there is one.
+/// The versions of the schema that `nodetool describecluster` tells of, and who has each: where all
+/// agree there is one.
 #[must_use]
 pub fn schemas(text: &str) -> Vec<(String, Vec<String>)> {
     let lines = text.lines().map(str::trim).skip_while(|line| *line != "Schema versions:").skip(1);
     let version = |line: &str| {
         let (version, who) = line.split_once(": [")?;
         let who = who.strip_suffix(']')?;
-        Some((version.to_owned(), who.split(',').map(|address| address.trim().to_owned()).collect()))
+        Some((
+            version.to_owned(),
+            who.split(',').map(|address| address.trim().to_owned()).collect(),
+        ))
     };
     lines.skip_while(|line| line.is_empty()).map_while(version).collect()
 }
@@ -67,7 +72,10 @@ mod tests {
     fn versions_of_the_schema_are_read() {
         let text = "Cluster Information:\n\tName: r\n\tSchema versions:\n\t\ta-1: [10.0.0.3, 10.0.0.5]\n\n\t\tUNREACHABLE: [10.0.0.7]\n\nStats:\n";
         let first = schemas(text);
-        assert_eq!(first[0], ("a-1".to_owned(), vec!["10.0.0.3".to_owned(), "10.0.0.5".to_owned()]));
+        assert_eq!(
+            first[0],
+            ("a-1".to_owned(), vec!["10.0.0.3".to_owned(), "10.0.0.5".to_owned()])
+        );
         assert_eq!(schemas("Schema versions:\n"), []);
         assert_eq!(schemas("nothing"), []);
     }
@@ -79,8 +87,10 @@ mod tests {
                     UN  10.0.0.3  104.32 KiB  16      100.0%            3d4c5a57-3f7c-4b5c-9a3b-1d2c3b4a5f60  c0-n1\n\
                     DN  10.0.0.5  ?           16      100.0%            9d4c5a57-3f7c-4b5c-9a3b-1d2c3b4a5f60  c0-n2\n\nNote: nothing\n";
         let found = nodes(text);
-        let short: Vec<_> =
-            found.iter().map(|node| (node.state.as_str(), node.load.as_str(), node.rack.as_str())).collect();
+        let short: Vec<_> = found
+            .iter()
+            .map(|node| (node.state.as_str(), node.load.as_str(), node.rack.as_str()))
+            .collect();
         assert_eq!(short, [("UN", "104.32 KiB", "c0-n1"), ("DN", "?", "c0-n2")]);
         assert_eq!((found[0].tokens, found[1].address.as_str()), (16, "10.0.0.5"));
         assert_eq!(found[1].id, "9d4c5a57-3f7c-4b5c-9a3b-1d2c3b4a5f60");

@@ -1,4 +1,5 @@
-//! What runs on hosts, as they say themselves: nodetool tells what others believe, and believes it for some seconds too long.
+//! What runs on hosts, as they say themselves: nodetool tells what others believe, and believes it
+//! for some seconds too long.
 
 use crate::ansible::Reach;
 use serde::Serialize;
@@ -42,16 +43,21 @@ pub struct Seen {
     pub alive: Alive,
 }
 
-/// Asks all hosts, several at once. One that cannot be asked keeps nobody waiting but for ssh's own patience.
+/// Asks all hosts, several at once. One that cannot be asked keeps nobody waiting but for ssh's own
+/// patience.
 #[must_use]
 pub fn survey(reach: &Reach, user: &str, hosts: &[Host]) -> Vec<Seen> {
-    all(reach, user, hosts, &|host| host.instances.iter().map(|one| (&one.name[..], &*one.home)).collect())
+    all(reach, user, hosts, &|host| {
+        host.instances.iter().map(|one| (&one.name[..], &*one.home)).collect()
+    })
 }
 
 /// The same of what is on hosts of etcd and Sprat.
 #[must_use]
 pub fn survey_services(reach: &Reach, user: &str, hosts: &[Host]) -> Vec<Seen> {
-    all(reach, user, hosts, &|host| host.services.iter().map(|one| (&one.name[..], &*one.home)).collect())
+    all(reach, user, hosts, &|host| {
+        host.services.iter().map(|one| (&one.name[..], &*one.home)).collect()
+    })
 }
 
 /// Of a host the names and folders of those who are asked for.
@@ -73,7 +79,12 @@ fn all(reach: &Reach, user: &str, hosts: &[Host], asked: &Asked<'_>) -> Vec<Seen
             scope.spawn(work);
         }
     });
-    found.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner).into_iter().flatten().collect()
+    found
+        .into_inner()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 fn ask(reach: &Reach, user: &str, host: &Host, asked: &[(&str, &Path)]) -> Vec<Seen> {
@@ -83,15 +94,21 @@ fn ask(reach: &Reach, user: &str, host: &Host, asked: &[(&str, &Path)]) -> Vec<S
     let mut script = String::new();
     for (_, home) in asked {
         let program = format!("{}/instance", home.display());
-        writeln!(script, "if [ -e {program} ]; then {program} status || true; else echo absent; fi")
-            .expect("a string takes all");
+        writeln!(
+            script,
+            "if [ -e {program} ]; then {program} status || true; else echo absent; fi"
+        )
+        .expect("a string takes all");
     }
     let answer = reach.ask(user, &host.address.0.to_string(), &script);
     let told = |at: usize| match &answer {
         Err(error) => Alive::Unreachable { why: error.to_string() },
         Ok(text) => text.lines().nth(at).map_or(Alive::Stopped, alive),
     };
-    let seen = |(at, (name, _)): (usize, &(&str, &Path))| Seen { instance: (*name).to_owned(), alive: told(at) };
+    let seen = |(at, (name, _)): (usize, &(&str, &Path))| Seen {
+        instance: (*name).to_owned(),
+        alive: told(at),
+    };
     asked.iter().enumerate().map(seen).collect()
 }
 

@@ -1,4 +1,5 @@
-//! Guests: hosts on this machine with kernels, disks and clocks of their own; and the roles that need such.
+//! Guests: hosts on this machine with kernels, disks and clocks of their own; and the roles that
+//! need such.
 
 use crate::guest;
 use guest::Rack;
@@ -7,8 +8,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
-const STORAGE: &str =
-    "[storage]\ndisks = [\"ubdb\", \"/dev/disk/by-path/platform-uml-blkdev.2\"]\nread-ahead = \"16KiB\"\n";
+const STORAGE: &str = "[storage]\ndisks = [\"ubdb\", \"/dev/disk/by-path/platform-uml-blkdev.2\"]\nread-ahead = \"16KiB\"\n";
 
 /// What of a guest's disks roles make.
 const STATE: &str = "grep -c raid0.*ubd /proc/mdstat; mdadm --detail /dev/md/sprat | grep -o 'Chunk Size : 64K'; \
@@ -22,8 +22,12 @@ fn guests_have_kernels_disks_and_clocks_of_their_own() {
     let Some(rack) = Rack::up("") else { return };
     assert_eq!(rack.ask(1, "hostname"), "c0-n2");
     assert_eq!(rack.ask(0, "cat /proc/1/comm"), "systemd");
-    let disks = rack.ask(1, "lsblk --noheadings --raw --nodeps --bytes --output SERIAL,SIZE | grep -- -d");
-    assert_eq!(disks, "c0-n2-d1 268435456\nc0-n2-d2 268435456\nc0-n2-d3 67108864\nc0-n2-d4 67108864");
+    let disks =
+        rack.ask(1, "lsblk --noheadings --raw --nodeps --bytes --output SERIAL,SIZE | grep -- -d");
+    assert_eq!(
+        disks,
+        "c0-n2-d1 268435456\nc0-n2-d2 268435456\nc0-n2-d3 67108864\nc0-n2-d4 67108864"
+    );
     assert!(rack.ask(0, "ping -c 1 -W 10 10.0.0.3").contains("1 received"), "they are neighbours");
 
     // Each has its own time.
@@ -49,7 +53,10 @@ fn disks_become_one_filesystem_and_none_with_data_is_touched() {
     for word in ["platform-uml-blkdev.2", "c0-n2-d2", "precious", "[storage] erase = [", "c0-n2"] {
         assert!(told.contains(word), "{word} in {told}");
     }
-    assert_eq!(rack.ask(0, "blkid --probe /dev/ubdb /dev/ubdc; ls /dev/md* 2>/dev/null; ls /srv"), "");
+    assert_eq!(
+        rack.ask(0, "blkid --probe /dev/ubdb /dev/ubdc; ls /dev/md* 2>/dev/null; ls /srv"),
+        ""
+    );
     assert_eq!(rack.ask(1, "blkid --probe --output value --match-tag LABEL /dev/ubdc"), "precious");
 
     // Its serial number is repeated, which is not enough while it is mounted.
@@ -62,10 +69,15 @@ fn disks_become_one_filesystem_and_none_with_data_is_touched() {
     // What would be done is told, and nothing is.
     let (told, recaps) = rack.run(&["--check", "--diff"]);
     recaps.unwrap_or_else(|error| panic!("{error}\n{told}"));
-    for word in ["RAID-0 of", "stride=16,stripe-width=32", "/etc/fstab", "ext4 \\\"precious\\\" erased"] {
+    for word in
+        ["RAID-0 of", "stride=16,stripe-width=32", "/etc/fstab", "ext4 \\\"precious\\\" erased"]
+    {
         assert!(told.contains(word) || told.contains(&word.replace('\\', "")), "{word} in {told}");
     }
-    assert_eq!(rack.ask(0, "blkid --probe /dev/ubdb /dev/ubdc; ls /dev/md* 2>/dev/null; ls /srv"), "");
+    assert_eq!(
+        rack.ask(0, "blkid --probe /dev/ubdb /dev/ubdc; ls /dev/md* 2>/dev/null; ls /srv"),
+        ""
+    );
     assert_eq!(rack.ask(1, "blkid --probe --output value --match-tag LABEL /dev/ubdc"), "precious");
 
     // A run that was stopped after the array was made goes on, on one of the two.
@@ -75,13 +87,17 @@ fn disks_become_one_filesystem_and_none_with_data_is_touched() {
     );
     assert!(rack.changed(&[]).iter().all(|changed| *changed > 0));
     assert_eq!([0, 1].map(|host| rack.ask(host, STATE)), [MADE, MADE]);
-    let stripes = rack.ask(1, "dumpe2fs -h /dev/md/sprat 2>/dev/null | grep -iE 'stride|stripe' | tr -d ' ' | xargs");
+    let stripes = rack.ask(
+        1,
+        "dumpe2fs -h /dev/md/sprat 2>/dev/null | grep -iE 'stride|stripe' | tr -d ' ' | xargs",
+    );
     assert_eq!(stripes, "RAIDstride:16 RAIDstripewidth:32");
     // The line that allowed it may stay: what is ours is not erased.
     rack.ask(1, "echo ours >/srv/sprat/note");
     assert_eq!(rack.changed(&[]), [0, 0]);
 
-    // A run that was stopped after the filesystem was made goes on; a guest that starts again has all of it.
+    // A run that was stopped after the filesystem was made goes on; a guest that starts again has
+    // all of it.
     rack.ask(0, "umount /srv/sprat && sed -i /srv.sprat/d /etc/fstab");
     rack.restart(1);
     assert_eq!(rack.ask(1, STATE), MADE);
@@ -111,12 +127,19 @@ fn each_instance_has_an_array_of_its_own() {
     assert!(hosts(&[]).iter().all(|changed| *changed > 0));
     let state = "grep -c 'active raid0' /proc/mdstat; for at in 0 1; do findmnt --noheadings --raw --output FSTYPE /mnt/nvme$at; \
                  mdadm --detail /dev/md/sprat$at | grep -o 'Chunk Size : 64K'; done; findmnt --noheadings /srv/sprat";
-    let found = rack.try_ask(1, &format!("{state}; true")).unwrap_or_else(|error| panic!("{error}"));
-    assert_eq!(found, "2\next4\nChunk Size : 64K\next4\nChunk Size : 64K", "and none at /srv/sprat");
+    let found =
+        rack.try_ask(1, &format!("{state}; true")).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(
+        found, "2\next4\nChunk Size : 64K\next4\nChunk Size : 64K",
+        "and none at /srv/sprat"
+    );
     rack.ask(1, "echo ours >/mnt/nvme1/note");
     assert_eq!(hosts(&[]), [0, 0], "what is right is left alone");
     rack.restart(1);
-    assert_eq!(rack.ask(1, "cat /mnt/nvme1/note; findmnt --noheadings --output TARGET /mnt/nvme0"), "ours\n/mnt/nvme0");
+    assert_eq!(
+        rack.ask(1, "cat /mnt/nvme1/note; findmnt --noheadings --output TARGET /mnt/nvme0"),
+        "ours\n/mnt/nvme0"
+    );
     assert_eq!(hosts(&[]), [0, 0], "also after it started again");
 }
 
@@ -125,13 +148,17 @@ fn each_instance_has_an_array_of_its_own() {
 fn clocks_come_together() {
     let Some(mut rack) = Rack::up("") else { return };
     let off = |rack: &Rack| {
-        let [first, other] = [0, 1].map(|host| rack.ask(host, "date +%s").parse::<i64>().expect("seconds"));
+        let [first, other] =
+            [0, 1].map(|host| rack.ask(host, "date +%s").parse::<i64>().expect("seconds"));
         other - first
     };
     // One is ten seconds ahead. Nobody said what to do about that.
     rack.ask(1, "date --set '+10 seconds'");
     let told = rack.refused(&[]);
-    assert!(told.contains("the clock of c0-n2 is at least ") && told.contains("ahead of that of c0-n1"), "{told}");
+    assert!(
+        told.contains("the clock of c0-n2 is at least ") && told.contains("ahead of that of c0-n1"),
+        "{told}"
+    );
     assert!(told.contains("[clock]"), "the mend: {told}");
 
     // With Cassandra on it, it must not jump.
@@ -172,7 +199,9 @@ fn addresses_stay() {
     };
     // Told, had, kept.
     let instance = rack.hosts[1].instances[0].address;
-    let has = |rack: &Rack| rack.ask(1, "ip -brief -4 address show vec0").contains(&format!(" {instance}/"));
+    let has = |rack: &Rack| {
+        rack.ask(1, "ip -brief -4 address show vec0").contains(&format!(" {instance}/"))
+    };
     let (told, _) = hosts(&rack, &["--check", "--diff"]);
     assert!(told.contains(&format!("+vec0 has {instance}")) && !has(&rack), "{told}");
     assert_eq!(hosts(&rack, &[]).1, [1, 1]);
@@ -180,11 +209,15 @@ fn addresses_stay() {
     rack.restart(1);
     assert!(has(&rack), "after it started again");
     assert_eq!(hosts(&rack, &[]).1, [0, 0]);
-    // One that the plan no longer has goes. The second host has another address then: it is left out.
+    // One that the plan no longer has goes. The second host has another address then: it is left
+    // out.
     let first = rack.hosts[0].instances[0].address;
     rack.describe("");
     assert_eq!(hosts(&rack, &["--limit", "c0-n1"]).1, [1]);
-    assert!(!rack.ask(0, "ip -brief -4 address show vec0").contains(&format!(" {first}/")), "it was for an instance");
+    assert!(
+        !rack.ask(0, "ip -brief -4 address show vec0").contains(&format!(" {first}/")),
+        "it was for an instance"
+    );
 }
 
 #[test]
@@ -198,29 +231,43 @@ fn what_a_server_lacks_has_a_name() {
     };
 
     // Nobody is there whom Java could be fetched from.
-    let _ = [0, 1].map(|host| rack.ask(host, "dpkg --purge --force-depends openjdk-17-jre-headless 2>&1"));
+    let _ = [0, 1]
+        .map(|host| rack.ask(host, "dpkg --purge --force-depends openjdk-17-jre-headless 2>&1"));
     let said = told("no Java");
-    for word in
-        ["c0-n1: ", "c0-n2: ", "there is no Java", "install 17 or newer there (Debian: openjdk-17-jre-headless; Rocky"]
-    {
+    for word in [
+        "c0-n1: ",
+        "c0-n2: ",
+        "there is no Java",
+        "install 17 or newer there (Debian: openjdk-17-jre-headless; Rocky",
+    ] {
         assert!(said.contains(word), "{word} in {said}");
     }
 
     rack.ask(1, "mv /usr/bin/python3 /usr/bin/python3-away");
     let said = told("no Python");
-    assert!(said.contains("c0-n2: ") && said.contains("it has no Python 3, which Ansible works by: install"), "{said}");
+    assert!(
+        said.contains("c0-n2: ")
+            && said.contains("it has no Python 3, which Ansible works by: install"),
+        "{said}"
+    );
     rack.ask(1, "mv /usr/bin/python3-away /usr/bin/python3");
 
     let java = |version: &str| {
         let script = format!("#!/bin/sh\\necho \\'openjdk version \"{version}\"\\' >&2\\n");
         let script = script.replace("\\'", "'\\''");
         for host in [0, 1] {
-            rack.ask(host, &format!("printf '{script}' >/usr/local/bin/java; chmod 755 /usr/local/bin/java"));
+            rack.ask(
+                host,
+                &format!("printf '{script}' >/usr/local/bin/java; chmod 755 /usr/local/bin/java"),
+            );
         }
     };
     java("11.0.2");
     let said = told("an old Java");
-    assert!(said.contains("Cassandra 5 needs Java 17, here is openjdk version \"11.0.2\": remove it"), "{said}");
+    assert!(
+        said.contains("Cassandra 5 needs Java 17, here is openjdk version \"11.0.2\": remove it"),
+        "{said}"
+    );
 
     java("17.0.1");
     rack.ask(1, "fallocate -l $(( $(stat -f -c '%f * %S' /) )) /root/all 2>&1 || dd if=/dev/zero of=/root/all bs=1M 2>&1 | tail -n 1");
@@ -230,14 +277,22 @@ fn what_a_server_lacks_has_a_name() {
 
     rack.ask(1, "rm /etc/ssh/ssh_host_*; ssh-keygen -A >/dev/null; systemctl restart ssh");
     let said = told("another key");
-    assert!(said.contains("c0-n2: ssh: its key is not the one that is known: if the host was made anew"), "{said}");
+    assert!(
+        said.contains(
+            "c0-n2: ssh: its key is not the one that is known: if the host was made anew"
+        ),
+        "{said}"
+    );
 }
 
-/// Where NetworkManager cares for the interface, its profile keeps the addresses. It is played here, in a network of
-/// its own: no guest has it.
+/// Where NetworkManager cares for the interface, its profile keeps the addresses. It is played
+/// here, in a network of its own: no guest has it.
 #[test]
 fn network_managers_profile_keeps_addresses() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..").canonicalize().expect("the repository");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../..")
+        .canonicalize()
+        .expect("the repository");
     let tools = root.join("target/tools/ansible");
     let missing = missing_privileges();
     if !missing.is_empty() || !tools.join("bin/ansible").exists() {
@@ -247,8 +302,11 @@ fn network_managers_profile_keeps_addresses() {
     }
     let folder = tempfile::tempdir().expect("a folder");
     let nmcli = folder.path().join("nmcli");
-    std::fs::write(&nmcli, "#!/bin/sh\n[ \"$1\" = -g ] && echo lan || echo \"$@\" >>\"${0%/*}/log\"\n")
-        .expect("a program");
+    std::fs::write(
+        &nmcli,
+        "#!/bin/sh\n[ \"$1\" = -g ] && echo lan || echo \"$@\" >>\"${0%/*}/log\"\n",
+    )
+    .expect("a program");
     std::fs::set_permissions(&nmcli, std::fs::Permissions::from_mode(0o755)).expect("its mode");
     let script = "set -e\nmount -t tmpfs tmpfs /var/lib\nip link set lo up\nip link add vp0 type veth peer name vp1\n\
         ip address add 10.9.9.2/24 dev vp0\nip link set vp0 up\n\
@@ -259,7 +317,11 @@ fn network_managers_profile_keeps_addresses() {
     let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap_or_default());
     let mut unshare = Command::new("unshare");
     unshare.args(["--net", "--mount", "--propagation", "private", "sh", "-c", script]);
-    unshare.env("PATH", path).env("TOOLS", &tools).env("PYTHONPATH", &tools).env("PYTHONDONTWRITEBYTECODE", "1");
+    unshare
+        .env("PATH", path)
+        .env("TOOLS", &tools)
+        .env("PYTHONPATH", &tools)
+        .env("PYTHONDONTWRITEBYTECODE", "1");
     unshare.env("ANSIBLE_LIBRARY", root.join("deploy/ansible/roles/network/library"));
     let done = unshare.output().expect("unshare");
     let told = String::from_utf8_lossy(&done.stdout).into_owned();
@@ -268,6 +330,10 @@ fn network_managers_profile_keeps_addresses() {
     assert_eq!(told, format!("{yes}\n{no}\n{yes}\n10.9.9.102\n"), "{failed}");
     let log = std::fs::read_to_string(folder.path().join("log")).expect("it was asked");
     let modify = "connection modify lan";
-    let expected = ["+ipv4.addresses 10.9.9.101/24", "+ipv4.addresses 10.9.9.102/24", "-ipv4.addresses 10.9.9.101/24"];
+    let expected = [
+        "+ipv4.addresses 10.9.9.101/24",
+        "+ipv4.addresses 10.9.9.102/24",
+        "-ipv4.addresses 10.9.9.101/24",
+    ];
     assert_eq!(log, expected.map(|what| format!("{modify} {what}\n")).concat());
 }

@@ -1,4 +1,5 @@
-//! Three hosts made here, on which real Slurm gives out jobs and real libvirt keeps guests, brought there by real Ansible.
+//! Three hosts made here, on which real Slurm gives out jobs and real libvirt keeps guests, brought
+//! there by real Ansible.
 
 use sprat_lab::hosts::missing_privileges;
 use sprat_plan::{Plan, Spec};
@@ -19,15 +20,23 @@ struct Rack {
 
 impl Rack {
     fn run(&self, more: &[&str]) -> Vec<Recap> {
-        let reach = Reach { ansible: Some(self.tools.join("ansible")), ..self.local.reach(&self.plan.spec.name) };
+        let reach = Reach {
+            ansible: Some(self.tools.join("ansible")),
+            ..self.local.reach(&self.plan.spec.name)
+        };
         let mut all = String::new();
         let mut line = |line: &str| all += &format!("{line}\n");
-        playbook(&self.folder, &reach, "jobs.yml", more, &mut line).unwrap_or_else(|error| panic!("{error}\n{all}"))
+        playbook(&self.folder, &reach, "jobs.yml", more, &mut line)
+            .unwrap_or_else(|error| panic!("{error}\n{all}"))
     }
 
     fn ask(&self, host: usize, command: &str) -> String {
         let host = &self.hosts[host];
-        let answer = self.local.reach(&self.plan.spec.name).ask("root", &host.address.0.to_string(), command);
+        let answer = self.local.reach(&self.plan.spec.name).ask(
+            "root",
+            &host.address.0.to_string(),
+            command,
+        );
         answer.unwrap_or_else(|error| panic!("{}: {error}", host.name))
     }
 }
@@ -48,10 +57,16 @@ fn tools() -> Option<PathBuf> {
         return None;
     }
     let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../target/tools");
-    let programs = ["sshd", "munged", "slurmd", "slurmctld", "libvirtd"].map(|name| Path::new("/usr/sbin").join(name));
-    let all = programs.into_iter().chain([tools.join("ansible/bin/ansible-playbook"), PathBuf::from("/usr/bin/virsh")]);
+    let programs = ["sshd", "munged", "slurmd", "slurmctld", "libvirtd"]
+        .map(|name| Path::new("/usr/sbin").join(name));
+    let all = programs
+        .into_iter()
+        .chain([tools.join("ansible/bin/ansible-playbook"), PathBuf::from("/usr/bin/virsh")]);
     if let Some(path) = all.into_iter().find(|path| !path.exists()) {
-        skip(&format!("jobs on a rack on one machine: there is no {} (scripts/setup fetches it)", path.display()));
+        skip(&format!(
+            "jobs on a rack on one machine: there is no {} (scripts/setup fetches it)",
+            path.display()
+        ));
         return None;
     }
     tools.canonicalize().ok()
@@ -65,8 +80,8 @@ fn rack(state: &Path, tools: PathBuf) -> Rack {
     );
     let folder = Folder::at(state.join("rack"));
     let local = Local::new(&folder);
-    let plan =
-        Plan::new(local.adapt(Spec::from_toml(&toml).expect("a rack"))).unwrap_or_else(|error| panic!("{error}"));
+    let plan = Plan::new(local.adapt(Spec::from_toml(&toml).expect("a rack")))
+        .unwrap_or_else(|error| panic!("{error}"));
     // There is no Cassandra on this rack: its jars are a name.
     let jars = state.join("jars");
     fs::create_dir(&jars).and_then(|()| fs::write(jars.join(AGENT), "")).expect("a folder");
@@ -86,16 +101,23 @@ fn jobs_and_guests_are_on_all_hosts() {
     assert_eq!(rack.ask(0, "ls /run/munge 2>&1 || true").lines().count(), 1, "and nothing is");
 
     let first = rack.run(&[]);
-    assert!(first.len() == 3 && first.iter().all(|recap| recap.changed >= 4 && recap.failed == 0), "{first:?}");
+    assert!(
+        first.len() == 3 && first.iter().all(|recap| recap.changed >= 4 && recap.failed == 0),
+        "{first:?}"
+    );
 
     let conf = format!("SLURM_CONF={}/slurm/slurm.conf", rack.plan.spec.provision.base);
     let job = |what: &str| {
-        let mut lines: Vec<String> = rack.ask(1, &format!("{conf} srun {what}")).lines().map(str::to_owned).collect();
+        let mut lines: Vec<String> =
+            rack.ask(1, &format!("{conf} srun {what}")).lines().map(str::to_owned).collect();
         lines.sort_unstable();
         lines
     };
     assert_eq!(job("--nodes=3 --mem=1M hostname"), ["c0-n1", "c0-n2", "c0-n3"], "any host may ask");
-    assert_eq!(job("--nodes=2 --ntasks=4 --mem=1M --exclude=c0-n2 hostname"), ["c0-n1", "c0-n1", "c0-n3", "c0-n3"]);
+    assert_eq!(
+        job("--nodes=2 --ntasks=4 --mem=1M --exclude=c0-n2 hostname"),
+        ["c0-n1", "c0-n1", "c0-n3", "c0-n3"]
+    );
     let told = rack.ask(0, &format!("{conf} sinfo --noheader --Node --format='%N %c %m'"));
     assert_eq!(told, "c0-n1 2 960\nc0-n2 2 960\nc0-n3 2 960", "cores and memory of the plan");
 

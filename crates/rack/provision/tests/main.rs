@@ -2,7 +2,10 @@
 //! crate stands on.
 //! `cargo test -p sprat-provision --test provision NAME::` runs those of one file.
 
-#![allow(clippy::disallowed_methods, reason = "tests that wait for other processes, and for guests")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "tests that wait for other processes, and for guests"
+)]
 
 mod guest;
 mod guests;

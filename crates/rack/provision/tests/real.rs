@@ -1,4 +1,5 @@
-//! Two hosts made here, with real ssh servers, brought to a plan by real Ansible, with a real Cassandra each.
+//! Two hosts made here, with real ssh servers, brought to a plan by real Ansible, with a real
+//! Cassandra each.
 
 use sprat_lab::hosts::missing_privileges;
 use sprat_plan::{Plan, Spec};
@@ -27,20 +28,25 @@ impl Rack {
     }
 
     fn run(&self, what: &str) -> Vec<Recap> {
-        let reach = Reach { ansible: Some(self.tools.join("ansible")), ..self.local.reach(self.name()) };
+        let reach =
+            Reach { ansible: Some(self.tools.join("ansible")), ..self.local.reach(self.name()) };
         let mut all = String::new();
         let mut line = |line: &str| all += &format!("{line}\n");
-        playbook(&self.folder, &reach, what, &[], &mut line).unwrap_or_else(|error| panic!("{error}\n{all}"))
+        playbook(&self.folder, &reach, what, &[], &mut line)
+            .unwrap_or_else(|error| panic!("{error}\n{all}"))
     }
 
     fn ask(&self, host: usize, command: &str) -> String {
         let host = &self.hosts[host];
-        let answer = self.local.reach(self.name()).ask("root", &host.address.0.to_string(), command);
+        let answer =
+            self.local.reach(self.name()).ask("root", &host.address.0.to_string(), command);
         answer.unwrap_or_else(|error| panic!("{}: {error}", host.name))
     }
 
     fn nodes(&self) -> Vec<Node> {
-        nodes(&self.ask(0, &format!("{}/nodetool status", self.hosts[0].instances[0].home.display())))
+        nodes(
+            &self.ask(0, &format!("{}/nodetool status", self.hosts[0].instances[0].home.display())),
+        )
     }
 
     fn wait(&self, states: [&str; 2]) {
@@ -67,10 +73,14 @@ impl Drop for Rack {
 
 /// Tools of ours that are not on every machine.
 fn tools() -> Option<PathBuf> {
-    let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../target/tools").canonicalize().ok()?;
+    let tools =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../target/tools").canonicalize().ok()?;
     let missing = missing_privileges();
-    let found =
-        [tools.join("ansible/bin/ansible-playbook"), tools.join("cassandra/lib"), PathBuf::from("/usr/sbin/sshd")];
+    let found = [
+        tools.join("ansible/bin/ansible-playbook"),
+        tools.join("cassandra/lib"),
+        PathBuf::from("/usr/sbin/sshd"),
+    ];
     let lacking = found.into_iter().find(|path| !path.exists());
     match (missing.is_empty(), lacking) {
         (true, None) => Some(tools),
@@ -79,7 +89,10 @@ fn tools() -> Option<PathBuf> {
             None
         }
         (_, Some(path)) => {
-            skip(&format!("a rack on one machine: there is no {} (scripts/setup fetches it)", path.display()));
+            skip(&format!(
+                "a rack on one machine: there is no {} (scripts/setup fetches it)",
+                path.display()
+            ));
             None
         }
     }
@@ -96,7 +109,8 @@ fn rack(folder: &Path, tools: PathBuf) -> Rack {
     let local = Local::new(&folder);
     let spec = local.adapt(Spec::from_toml(&toml).expect("a rack"));
     let plan = Plan::new(spec).unwrap_or_else(|error| panic!("{error}"));
-    let hosts = folder.write(&plan, &tools.join("cassandra/lib")).unwrap_or_else(|error| panic!("{error}"));
+    let hosts =
+        folder.write(&plan, &tools.join("cassandra/lib")).unwrap_or_else(|error| panic!("{error}"));
     Rack { folder, local, plan, tools, hosts }
 }
 
@@ -110,7 +124,10 @@ fn hosts_become_what_the_plan_says_and_stay_so() {
     assert_eq!(rack.ask(1, "hostname"), "c0-n2", "each has a name of its own");
 
     let first = rack.run("site.yml");
-    assert!(first.len() == 2 && first.iter().all(|recap| recap.changed >= 4 && recap.failed == 0), "{first:?}");
+    assert!(
+        first.len() == 2 && first.iter().all(|recap| recap.changed >= 4 && recap.failed == 0),
+        "{first:?}"
+    );
     rack.wait(["UN", "UN"]);
     let again = rack.run("site.yml");
     assert!(again.iter().all(|recap| recap.changed == 0), "what is right is left alone: {again:?}");
@@ -126,7 +143,10 @@ fn hosts_become_what_the_plan_says_and_stay_so() {
 
     rack.run("stop.yml");
     assert_eq!(
-        rack.ask(0, &format!("{}/instance status || true", rack.hosts[0].instances[0].home.display())),
+        rack.ask(
+            0,
+            &format!("{}/instance status || true", rack.hosts[0].instances[0].home.display())
+        ),
         "not running"
     );
     rack.local.down(rack.name()).unwrap_or_else(|error| panic!("{error}"));

@@ -34,9 +34,16 @@ fn systemd_keeps_instances() {
     let Some(rack) = Rack::of(1, "1GiB", MORE) else { return };
     let home = rack.hosts[0].instances[0].home.display().to_string();
     assert!(rack.changed(&[])[0] > 0);
-    assert_eq!(rack.ask(0, &format!("systemctl is-active {UNIT}; systemctl is-enabled {UNIT}")), "active\nenabled");
+    assert_eq!(
+        rack.ask(0, &format!("systemctl is-active {UNIT}; systemctl is-enabled {UNIT}")),
+        "active\nenabled"
+    );
     let pid = rack.ask(0, &format!("systemctl show --property MainPID --value {UNIT}"));
-    assert_eq!(rack.ask(0, &format!("{home}/instance status")), format!("running: {pid}"), "both mean the same");
+    assert_eq!(
+        rack.ask(0, &format!("{home}/instance status")),
+        format!("running: {pid}"),
+        "both mean the same"
+    );
     let limits = rack
         .ask(0, &format!("grep -E 'open files|locked memory' /proc/{pid}/limits | awk '{{print $(NF-2), $(NF-1)}}'"));
     assert_eq!(limits, "100000 100000\nunlimited unlimited");
@@ -56,7 +63,9 @@ fn systemd_keeps_instances() {
     // Who is stopped stays so, also when its host starts again.
     let (all, stopped) = rack.only("stop.yml", &[]);
     assert!(stopped.is_ok(), "{all}");
-    let state = format!("systemctl is-active {UNIT}; systemctl is-enabled {UNIT}; {home}/instance status || true");
+    let state = format!(
+        "systemctl is-active {UNIT}; systemctl is-enabled {UNIT}; {home}/instance status || true"
+    );
     assert_eq!(rack.ask(0, &format!("{state}; true")), "inactive\ndisabled\nnot running");
     rack.restart(0);
     assert_eq!(rack.ask(0, &format!("{state}; true")), "inactive\ndisabled\nnot running");

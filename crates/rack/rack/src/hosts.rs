@@ -25,8 +25,8 @@ pub struct Host {
     pub services: Vec<Service>,
 }
 
-/// All servers of a plan, in the order of their names' numbers; once there is a ring, those that have somebody on it, or run
-/// etcd or Sprat.
+/// All servers of a plan, in the order of their names' numbers; once there is a ring, those that
+/// have somebody on it, or run etcd or Sprat.
 #[must_use]
 pub fn hosts(plan: &Plan) -> Vec<Host> {
     let layout = plan.layout();
@@ -37,7 +37,10 @@ pub fn hosts(plan: &Plan) -> Vec<Host> {
         let mut tokens = vec![Vec::new(); ring.instances.len()];
         ring.tokens.iter().for_each(|token| tokens[token.instance].push(token.at));
         for (number, tokens) in plan.on_ring.iter().zip(tokens) {
-            on_ring.entry(number / asked.instances).or_default().push((number % asked.instances, tokens));
+            on_ring
+                .entry(number / asked.instances)
+                .or_default()
+                .push((number % asked.instances, tokens));
         }
     }
     let first = |(server, has): (&usize, &Vec<(usize, Vec<i64>)>)| {
@@ -60,7 +63,8 @@ pub fn hosts(plan: &Plan) -> Vec<Host> {
                 };
                 let member = plan.spec.members.as_ref().and_then(|all| all.get(&on.name));
                 // Its own filesystem, where each has one.
-                let mount = plan.spec.storage.as_ref().and_then(|storage| storage.mounts.get(place));
+                let mount =
+                    plan.spec.storage.as_ref().and_then(|storage| storage.mounts.get(place));
                 let base = Path::new(mount.unwrap_or(&plan.spec.provision.base));
                 Instance {
                     cluster: plan.spec.name.clone(),
@@ -94,6 +98,8 @@ pub fn hosts(plan: &Plan) -> Vec<Host> {
         let Services { etcd, coordinators, stores } = &plan.services;
         [etcd, coordinators, stores].iter().any(|all| all.contains(number))
     };
-    let belongs = |number: &usize| plan.spec.members.is_none() || on_ring.contains_key(number) || serves(number);
+    let belongs = |number: &usize| {
+        plan.spec.members.is_none() || on_ring.contains_key(number) || serves(number)
+    };
     (0..plan.summary.capacity.servers).filter(belongs).map(host).collect()
 }

@@ -5,7 +5,8 @@ use crate::{java, yaml};
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-/// Where the first instance of a host is asked by nodetool; those after it are each [`JMX_STEP`] further.
+/// Where the first instance of a host is asked by nodetool; those after it are each [`JMX_STEP`]
+/// further.
 pub const JMX_PORT: u16 = 7199;
 
 /// See [`JMX_PORT`].
@@ -36,9 +37,11 @@ pub struct Instance {
     pub library: PathBuf,
     /// What it is set to.
     pub settings: Settings,
-    /// Whether it came, or comes, to a ring that was there: it fetches its rows, and asks others who is there, never itself.
+    /// Whether it came, or comes, to a ring that was there: it fetches its rows, and asks others
+    /// who is there, never itself.
     pub joined: bool,
-    /// Whether it has been up as a member of the ring: then it has rows, and without them it does not start.
+    /// Whether it has been up as a member of the ring: then it has rows, and without them it does
+    /// not start.
     pub begun: bool,
     /// Whose place it takes, of an instance that is gone.
     pub replaces: Option<IpAddr>,
@@ -62,14 +65,25 @@ impl Instance {
         let file = |path, text| File { path, program: false, text };
         vec![
             file("conf/cassandra.yaml", yaml::text(self)),
-            file("conf/cassandra-rackdc.properties", format!("dc={}\nrack={}\n", self.datacenter, self.rack)),
+            file(
+                "conf/cassandra-rackdc.properties",
+                format!("dc={}\nrack={}\n", self.datacenter, self.rack),
+            ),
             file("conf/java.args", java::daemon(self)),
             file("conf/nodetool.args", java::nodetool(self)),
             file("conf/logback.xml", logback(&format!("{}/logs/system.log", self.home.display()))),
             file("conf/logback-tools.xml", logback_tools()),
-            File { path: "instance", program: true, text: include_str!("../files/instance").to_owned() },
+            File {
+                path: "instance",
+                program: true,
+                text: include_str!("../files/instance").to_owned(),
+            },
             file("kind", include_str!("../files/cassandra").to_owned()),
-            File { path: "nodetool", program: true, text: include_str!("../files/nodetool").to_owned() },
+            File {
+                path: "nodetool",
+                program: true,
+                text: include_str!("../files/nodetool").to_owned(),
+            },
         ]
     }
 }

@@ -12,7 +12,8 @@ const CONTROL: &str = "control";
 /// Share of a server's memory that jobs are told of.
 const JOBS_SHARE: f64 = 15.0 / 16.0;
 
-/// The inventory of a rack. Instances' files lie beside it, in a folder for each; the roles bring them to their hosts.
+/// The inventory of a rack. Instances' files lie beside it, in a folder for each; the roles bring
+/// them to their hosts.
 #[must_use]
 pub fn inventory(spec: &Spec, hosts: &[Host]) -> Value {
     let instance = |instance: &crate::Instance| {
@@ -52,8 +53,10 @@ pub fn inventory(spec: &Spec, hosts: &[Host]) -> Value {
     // Of a server's memory its kernel keeps some, and more than there is no job may be promised.
     let for_jobs = spec.server.memory.times(JOBS_SHARE / 1_048_576.0).0.floor();
     let control = spec.control.as_ref();
-    let controls: serde_json::Map<String, Value> =
-        control.into_iter().map(|asked| (CONTROL.to_owned(), json!({ "ansible_host": asked.address }))).collect();
+    let controls: serde_json::Map<String, Value> = control
+        .into_iter()
+        .map(|asked| (CONTROL.to_owned(), json!({ "ansible_host": asked.address })))
+        .collect();
     json!({
         // It is none of the rack's servers, and no playbook but control.yml changes it.
         "control": {
@@ -97,7 +100,8 @@ fn storage(asked: &Storage, base: &str) -> Value {
     })
 }
 
-/// Whom servers follow: those that are named, or the host that controls them; none: the first server.
+/// Whom servers follow: those that are named, or the host that controls them; none: the first
+/// server.
 fn clock(asked: &Clock, control: Option<&Control>) -> Value {
     let mut servers = asked.servers.clone();
     if let Some(control) = control.filter(|_| servers.is_empty()) {
@@ -108,7 +112,10 @@ fn clock(asked: &Clock, control: Option<&Control>) -> Value {
 
 /// Variables by which programs on servers find the proxy; the rack itself is not behind it.
 fn environment(control: Option<&Control>) -> Value {
-    let Some((address, port)) = control.and_then(|asked| Some((asked.address, asked.proxy?))) else { return json!({}) };
+    let Some((address, port)) = control.and_then(|asked| Some((asked.address, asked.proxy?)))
+    else {
+        return json!({});
+    };
     let proxy = format!("http://{address}:{port}");
     json!({ "http_proxy": proxy, "https_proxy": proxy, "no_proxy": format!("localhost,127.0.0.1,{address}") })
 }

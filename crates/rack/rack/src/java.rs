@@ -1,4 +1,5 @@
-//! What Java is started with, as a file of arguments (`java @FILE`): one a line, so that no shell reads them.
+//! What Java is started with, as a file of arguments (`java @FILE`): one a line, so that no shell
+//! reads them.
 
 use crate::{Collector, Instance};
 
@@ -31,7 +32,8 @@ const OPENS: [&str; 13] = [
     "jdk.management/com.sun.management.internal",
 ];
 
-/// What measures objects for Cassandra, by which a folder of its jars is known: the name is the version's that comes with it.
+/// What measures objects for Cassandra, by which a folder of its jars is known: the name is the
+/// version's that comes with it.
 pub const AGENT: &str = "jamm-0.4.0.jar";
 
 /// Of an instance.
@@ -58,7 +60,10 @@ pub(crate) fn daemon(instance: &Instance) -> String {
     all.extend(reach());
     let properties = [
         ("cassandra.config", format!("file://{home}/conf/cassandra.yaml")),
-        ("cassandra.config.loader", "org.apache.cassandra.config.YamlConfigurationLoader".to_owned()),
+        (
+            "cassandra.config.loader",
+            "org.apache.cassandra.config.YamlConfigurationLoader".to_owned(),
+        ),
         ("cassandra-rackdc.properties", format!("file://{home}/conf/cassandra-rackdc.properties")),
         ("cassandra.logdir", format!("{home}/logs")),
         ("cassandra.storagedir", home.to_string()),
@@ -85,12 +90,17 @@ pub(crate) fn daemon(instance: &Instance) -> String {
 /// Of nodetool, for an instance: what it is to do is added behind.
 pub(crate) fn nodetool(instance: &Instance) -> String {
     let home = instance.home.display();
-    let mut all = ["-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"].map(str::to_owned).to_vec();
+    let mut all =
+        ["-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"].map(str::to_owned).to_vec();
     all.extend(reach());
     all.push(format!("-Dcassandra.storagedir={home}/tmp"));
     all.push(format!("-Dlogback.configurationFile={home}/conf/logback-tools.xml"));
     all.extend(["-cp".to_owned(), format!("{}/*", instance.library.display())]);
-    all.extend(["org.apache.cassandra.tools.NodeTool".to_owned(), "-p".to_owned(), instance.jmx_port.to_string()]);
+    all.extend([
+        "org.apache.cassandra.tools.NodeTool".to_owned(),
+        "-p".to_owned(),
+        instance.jmx_port.to_string(),
+    ]);
     lines(&all)
 }
 
@@ -115,6 +125,8 @@ fn reach() -> impl Iterator<Item = String> {
 
 /// Arguments as Java reads them from a file: in quotes, with what a quote means escaped.
 fn lines(all: &[String]) -> String {
-    let quoted = |argument: &String| format!("\"{}\"\n", argument.replace('\\', "\\\\").replace('"', "\\\""));
+    let quoted = |argument: &String| {
+        format!("\"{}\"\n", argument.replace('\\', "\\\\").replace('"', "\\\""))
+    };
     all.iter().map(quoted).collect()
 }

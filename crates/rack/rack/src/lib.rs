@@ -1,8 +1,9 @@
-//! What the hosts of a planned rack are given: Cassandra's configuration for each instance, made from the plan, and the inventory
-//! by which roles bring it there.
+//! What the hosts of a planned rack are given: Cassandra's configuration for each instance, made
+//! from the plan, and the inventory by which roles bring it there.
 //!
-//! All of it is text, made by pure functions: [`hosts`] says who is on the rack, [`Instance::files`] what an instance has in its
-//! folder; [`place`] writes that down. Nothing here speaks to a host.
+//! All of it is text, made by pure functions: [`hosts`] says who is on the rack,
+//! [`Instance::files`] what an instance has in its folder; [`place`] writes that down. Nothing here
+//! speaks to a host.
 
 mod hosts;
 pub mod instance;

@@ -6,7 +6,8 @@ use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-/// Makes an instance's files in a folder, which is its home or will be brought there; what else is in it stays.
+/// Makes an instance's files in a folder, which is its home or will be brought there; what else is
+/// in it stays.
 ///
 /// # Errors
 /// Whatever the filesystem says, with the path.
@@ -23,7 +24,9 @@ pub fn place_service(service: &Service, folder: &Path) -> io::Result<()> {
 }
 
 fn put(files: Vec<File>, folder: &Path) -> io::Result<()> {
-    let told = |path: &Path, error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+    let told = |path: &Path, error: io::Error| {
+        io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+    };
     for file in files {
         let path = folder.join(file.path);
         fs::create_dir_all(path.parent().unwrap_or(folder)).map_err(|error| told(&path, error))?;

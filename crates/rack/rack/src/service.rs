@@ -47,7 +47,11 @@ impl Service {
             file("conf/arguments", lines(&self.arguments)),
             file("conf/ports", lines(&self.ports)),
             file("kind", include_str!("../files/program").to_owned()),
-            File { path: "instance", program: true, text: include_str!("../files/instance").to_owned() },
+            File {
+                path: "instance",
+                program: true,
+                text: include_str!("../files/instance").to_owned(),
+            },
         ]
     }
 
@@ -70,7 +74,8 @@ pub fn coordinators(plan: &Plan) -> String {
 pub(crate) fn of(plan: &Plan, layout: &Layout<'_>, server: usize) -> Vec<Service> {
     let services = &plan.services;
     let (address, base) = (own(plan, layout, server), Path::new(&plan.spec.provision.base));
-    let host = layout.server(server / plan.spec.chassis.servers, server % plan.spec.chassis.servers).name;
+    let host =
+        layout.server(server / plan.spec.chassis.servers, server % plan.spec.chassis.servers).name;
     let service = |kind: &'static str, program: PathBuf, ports: &[u16]| {
         let name = format!("{host}-{kind}");
         let home = base.join(kind).join(&name);
@@ -78,7 +83,8 @@ pub(crate) fn of(plan: &Plan, layout: &Layout<'_>, server: usize) -> Vec<Service
         Service { name, kind, address, home, program, arguments: Vec::new(), ports }
     };
     let mut all = Vec::new();
-    let etcd = |port: u16, server: &usize| format!("http://{}", at(own(plan, layout, *server), port));
+    let etcd =
+        |port: u16, server: &usize| format!("http://{}", at(own(plan, layout, *server), port));
     if services.etcd.contains(&server) {
         let given = plan.spec.etcd.as_ref().is_some_and(|etcd| etcd.program.is_some());
         let program = if given { base.join("bin/etcd") } else { PathBuf::from("/usr/bin/etcd") };
@@ -113,7 +119,8 @@ pub(crate) fn of(plan: &Plan, layout: &Layout<'_>, server: usize) -> Vec<Service
         one.arguments.extend(match services.etcd.is_empty() {
             true => words(&["--data", &format!("{home}/data")]),
             false => {
-                let all: Vec<String> = services.etcd.iter().map(|server| etcd(ETCD_PORT, server)).collect();
+                let all: Vec<String> =
+                    services.etcd.iter().map(|server| etcd(ETCD_PORT, server)).collect();
                 words(&["--etcd", &all.join(","), "--name", &plan.spec.name])
             }
         });
@@ -123,7 +130,13 @@ pub(crate) fn of(plan: &Plan, layout: &Layout<'_>, server: usize) -> Vec<Service
         let mut one = service("store", sprat, &[]); // it listens over UDP
         let home = one.home.display().to_string();
         let (bytes, replicas) = (|bytes: f64| format!("{bytes:.0}"), store.replicas.to_string());
-        one.arguments = words(&["server", "-C", &coordinators(plan), "-L", &locator("fast+udp", address, STORE_PORT)]);
+        one.arguments = words(&[
+            "server",
+            "-C",
+            &coordinators(plan),
+            "-L",
+            &locator("fast+udp", address, STORE_PORT),
+        ]);
         one.arguments.extend(words(&[
             "--memory",
             &bytes(store.memory.0),
@@ -141,9 +154,11 @@ pub(crate) fn of(plan: &Plan, layout: &Layout<'_>, server: usize) -> Vec<Service
         if let Some(disk) = store.disk {
             one.arguments.extend(words(&["--disk", &bytes(disk.0)]));
         }
-        // Servers of a chassis fail together with its switch; where there is one alone, each fails by itself.
+        // Servers of a chassis fail together with its switch; where there is one alone, each fails
+        // by itself.
         if plan.fabric.stations > 1 {
-            one.arguments.extend(words(&["--rack", &plan.fabric.name(server / plan.spec.chassis.servers)]));
+            one.arguments
+                .extend(words(&["--rack", &plan.fabric.name(server / plan.spec.chassis.servers)]));
         }
         one.arguments.extend(store.arguments.iter().cloned());
         all.push(one);
@@ -153,7 +168,11 @@ pub(crate) fn of(plan: &Plan, layout: &Layout<'_>, server: usize) -> Vec<Service
 
 /// A server's own address.
 fn own(plan: &Plan, layout: &Layout<'_>, server: usize) -> IpAddr {
-    layout.server(server / plan.spec.chassis.servers, server % plan.spec.chassis.servers).v4.0.into()
+    layout
+        .server(server / plan.spec.chassis.servers, server % plan.spec.chassis.servers)
+        .v4
+        .0
+        .into()
 }
 
 fn at(address: IpAddr, port: u16) -> String {

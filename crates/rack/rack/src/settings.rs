@@ -16,7 +16,8 @@ const MIB: f64 = 1_048_576.0;
 /// Heaps from which a collector that runs beside the program is worth its threads.
 const CONCURRENT_FROM: f64 = 2.0 * 1024.0 * MIB;
 
-/// Reads at once, for each disk; writes at once, for each core: the published set-up's 32 and 64 for two disks and eight cores.
+/// Reads at once, for each disk; writes at once, for each core: the published set-up's 32 and 64
+/// for two disks and eight cores.
 const READS_PER_DISK: usize = 16;
 const WRITES_PER_CORE: usize = 8;
 const LEAST_AT_ONCE: usize = 8;
@@ -39,7 +40,8 @@ pub struct Settings {
     pub concurrent_writes: usize,
     /// Of `cassandra.yaml` what is to be otherwise, whatever else is said here.
     pub yaml: BTreeMap<String, Value>,
-    /// Arguments for Java besides; of two that contradict each other the last counts, and these come last.
+    /// Arguments for Java besides; of two that contradict each other the last counts, and these
+    /// come last.
     pub java: Vec<String>,
 }
 
@@ -56,7 +58,11 @@ impl Settings {
         });
         let cores = (spec.server.cores / asked.instances).max(1);
         let disks = (spec.server.disks.len() / asked.instances).max(1);
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a heap that fits into a server")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a heap that fits into a server"
+        )]
         let heap_mib = (heap.0 / MIB) as u64;
         Self {
             heap_mib: heap_mib.max(1),

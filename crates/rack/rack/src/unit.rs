@@ -1,8 +1,10 @@
-//! Units by which systemd keeps what runs on a rack's hosts: a template for each kind, of which everybody of that kind is an instance.
+//! Units by which systemd keeps what runs on a rack's hosts: a template for each kind, of which
+//! everybody of that kind is an instance.
 
 use std::path::Path;
 
-/// Starts in so many seconds, after which systemd gives up on whoever fails: an error in its settings does not go away by itself.
+/// Starts in so many seconds, after which systemd gives up on whoever fails: an error in its
+/// settings does not go away by itself.
 const GIVE_UP_AFTER: u32 = 3;
 const GIVE_UP_WITHIN: u32 = 600;
 
@@ -18,8 +20,9 @@ pub fn name(kind: &str) -> String {
     format!("sprat-{kind}@.service")
 }
 
-/// What the unit of one instance says in place of its kind's where its home is not below `homes`, but in a filesystem of its own.
-/// It lies in the folder `NAME.d` beside the unit files, where NAME is that of the unit.
+/// What the unit of one instance says in place of its kind's where its home is not below `homes`,
+/// but in a filesystem of its own. It lies in the folder `NAME.d` beside the unit files, where NAME
+/// is that of the unit.
 #[must_use]
 pub fn own_home(home: &Path) -> String {
     let home = home.display();
@@ -28,7 +31,8 @@ pub fn own_home(home: &Path) -> String {
     )
 }
 
-/// The unit file of a kind, whose homes are below `homes`, each in a folder of its name. What is started has `instance run` made of itself.
+/// The unit file of a kind, whose homes are below `homes`, each in a folder of its name. What is
+/// started has `instance run` made of itself.
 #[must_use]
 pub fn text(kind: &str, homes: &Path) -> String {
     let homes = homes.display();

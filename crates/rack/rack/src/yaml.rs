@@ -72,10 +72,13 @@ fn settings(instance: &Instance) -> BTreeMap<String, Value> {
         });
         merge(&mut all, small);
     }
-    // Who takes another's place takes its tokens too, and fetches what goes with them. Who has its own told, in a cluster that is
-    // new, has nothing to fetch; in one that was there it has.
+    // Who takes another's place takes its tokens too, and fetches what goes with them. Who has its
+    // own told, in a cluster that is new, has nothing to fetch; in one that was there it has.
     if instance.replaces.is_none() && !tokens.is_empty() {
-        merge(&mut all, json!({ "initial_token": tokens.join(","), "auto_bootstrap": instance.joined }));
+        merge(
+            &mut all,
+            json!({ "initial_token": tokens.join(","), "auto_bootstrap": instance.joined }),
+        );
     }
     let Value::Object(all) = all else { unreachable!("it was made as one") };
     all.into_iter().collect()

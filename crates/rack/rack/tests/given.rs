@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, HashSet};
 
 fn plan(more: &str) -> Plan {
     let text = ready("cassandra-6").expect("it is there").toml.replace("[claims]", more);
-    Plan::from_toml(text.split("servers = \"6\"").next().expect("a text")).unwrap_or_else(|error| panic!("{error}"))
+    Plan::from_toml(text.split("servers = \"6\"").next().expect("a text"))
+        .unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn six(more: &str) -> Vec<Host> {
@@ -37,8 +38,15 @@ fn each_instance_is_itself() {
     let tokens: HashSet<i64> = all.iter().flat_map(|instance| instance.tokens.clone()).collect();
     assert_eq!(tokens.len(), 12 * 16);
     for host in &hosts {
-        assert_eq!(host.instances.iter().map(|instance| instance.jmx_port).collect::<Vec<_>>(), [7199, 7299]);
-        assert!(host.instances.iter().all(|instance| instance.rack == host.name && instance.seeds == all[0].seeds));
+        assert_eq!(
+            host.instances.iter().map(|instance| instance.jmx_port).collect::<Vec<_>>(),
+            [7199, 7299]
+        );
+        assert!(
+            host.instances
+                .iter()
+                .all(|instance| instance.rack == host.name && instance.seeds == all[0].seeds)
+        );
     }
     let seeds: Vec<_> = [0, 1, 2].map(|host: usize| hosts[host].instances[0].address).to_vec();
     assert_eq!(all[0].seeds, seeds, "on three servers");
@@ -77,12 +85,18 @@ fn settings_are_the_published_ones_and_can_be_told() {
     let hosts = six(told);
     let yaml = file(&hosts[0], 0, "conf/cassandra.yaml");
     assert!(
-        yaml.contains("\nconcurrent_reads: 7\n") && yaml.contains("\nsstable: {\"selected_format\":\"big\"}\n"),
+        yaml.contains("\nconcurrent_reads: 7\n")
+            && yaml.contains("\nsstable: {\"selected_format\":\"big\"}\n"),
         "{yaml}"
     );
     assert!(yaml.contains("/data/cassandra/c0-n1-i1/hints"), "{yaml}");
     let java = file(&hosts[0], 0, "conf/java.args");
-    assert!(java.contains("\"-Dx=a \\\"b\\\"\"\n") && java.contains("UseG1GC") && !java.contains("UseZGC"), "{java}");
+    assert!(
+        java.contains("\"-Dx=a \\\"b\\\"\"\n")
+            && java.contains("UseG1GC")
+            && !java.contains("UseZGC"),
+        "{java}"
+    );
     assert_eq!(file(&hosts[0], 0, "conf/cassandra-rackdc.properties"), "dc=tokyo\nrack=c0-n1\n");
 }
 
@@ -99,16 +113,23 @@ fn who_takes_anothers_place_says_whose() {
         "it fetches what was another's: {yaml}"
     );
     let others = [0, 1].map(|host: usize| hosts[host].instances[0].address.to_string()).join(",");
-    assert!(yaml.contains(&format!("[{{\"seeds\":\"{others}\"}}]")), "it is a seed no more: {yaml}");
+    assert!(
+        yaml.contains(&format!("[{{\"seeds\":\"{others}\"}}]")),
+        "it is a seed no more: {yaml}"
+    );
 }
 
 #[test]
 fn a_ring_that_is_there_keeps_its_tokens_and_whoever_left_is_nobody() {
     let before = six("");
-    let known =
-        |one: &sprat_rack::Instance| (one.name.clone(), Member { tokens: one.tokens.clone(), ..Member::default() });
-    let mut members: BTreeMap<String, Member> = before.iter().flat_map(|host| &host.instances).map(known).collect();
-    let with = |members: &BTreeMap<String, Member>| Plan::new(Spec { members: Some(members.clone()), ..plan("").spec });
+    let known = |one: &sprat_rack::Instance| {
+        (one.name.clone(), Member { tokens: one.tokens.clone(), ..Member::default() })
+    };
+    let mut members: BTreeMap<String, Member> =
+        before.iter().flat_map(|host| &host.instances).map(known).collect();
+    let with = |members: &BTreeMap<String, Member>| {
+        Plan::new(Spec { members: Some(members.clone()), ..plan("").spec })
+    };
     assert_eq!(hosts(&with(&members).expect("a plan")), before, "nothing changes by being known");
 
     // The first server leaves, with both; one comes back.
@@ -128,38 +149,54 @@ fn a_ring_that_is_there_keeps_its_tokens_and_whoever_left_is_nobody() {
     members.insert("c0-n1-i2".to_owned(), Member { joined: true, ..Member::default() });
     let back = hosts(&with(&members).expect("a plan"));
     let one = &back[0].instances[0];
-    assert_eq!((back.len(), back[0].instances.len(), &one.name[..], one.tokens.len()), (6, 1, "c0-n1-i2", 16));
+    assert_eq!(
+        (back.len(), back[0].instances.len(), &one.name[..], one.tokens.len()),
+        (6, 1, "c0-n1-i2", 16)
+    );
     assert_eq!(back[1].instances[0].tokens, before[1].instances[0].tokens);
     let yaml = file(&back[0], 0, "conf/cassandra.yaml");
-    assert!(yaml.contains("auto_bootstrap: true\n") && yaml.contains("initial_token: "), "it fetches its rows: {yaml}");
+    assert!(
+        yaml.contains("auto_bootstrap: true\n") && yaml.contains("initial_token: "),
+        "it fetches its rows: {yaml}"
+    );
     let seeds = yaml.lines().find(|line| line.starts_with("seed_provider")).expect("seeds");
     assert!(
-        !seeds.contains(&format!("{},", one.address)) && !seeds.contains(&format!(",{}", one.address)),
+        !seeds.contains(&format!("{},", one.address))
+            && !seeds.contains(&format!(",{}", one.address)),
         "never from itself: {seeds}"
     );
 
     members.insert("c9-n1-i1".to_owned(), Member::default());
     let error = with(&members).expect_err("nobody is there").to_string();
-    assert!(error.contains("c9-n1-i1 is on the ring, and the description has it no more"), "{error}");
+    assert!(
+        error.contains("c9-n1-i1 is on the ring, and the description has it no more"),
+        "{error}"
+    );
 }
 
 #[test]
 fn addresses_stay_where_there_is_room() {
-    let told = |more: &str| hosts(&plan(&format!("[addresses]\nv4 = \"10.0.0.0/8\"\n{more}\n[claims]\n")));
-    let addresses = |hosts: &[Host]| hosts.iter().map(|host| host.address.0.to_string()).collect::<Vec<_>>();
+    let told =
+        |more: &str| hosts(&plan(&format!("[addresses]\nv4 = \"10.0.0.0/8\"\n{more}\n[claims]\n")));
+    let addresses =
+        |hosts: &[Host]| hosts.iter().map(|host| host.address.0.to_string()).collect::<Vec<_>>();
     let (usual, roomy) = (addresses(&told("")), addresses(&told("instances = 4")));
     assert_eq!((&usual[1][..], &roomy[1][..]), ("10.0.0.5", "10.0.0.7"));
     assert_eq!(told("servers = 40")[0].address.1, 25, "of a larger network");
-    let text =
-        ready("cassandra-6").expect("it is there").toml.replace("[claims]", "[addresses]\ninstances = 1\n[claims]");
+    let text = ready("cassandra-6")
+        .expect("it is there")
+        .toml
+        .replace("[claims]", "[addresses]\ninstances = 1\n[claims]");
     let error = Plan::from_toml(&text).expect_err("too few").to_string();
     assert!(error.contains("addresses.instances = 1: want 2 to 16"), "{error}");
 }
 
-/// The published cluster ("IPU-based Cassandra cluster", SNIA Storage Developer Conference, 2024), file by file.
+/// The published cluster ("IPU-based Cassandra cluster", SNIA Storage Developer Conference, 2024),
+/// file by file.
 #[test]
 fn the_published_cluster_is_given_what_was_published() {
-    let plan = Plan::from_toml(ready("ipu-6").expect("it is there").toml).unwrap_or_else(|error| panic!("{error}"));
+    let plan = Plan::from_toml(ready("ipu-6").expect("it is there").toml)
+        .unwrap_or_else(|error| panic!("{error}"));
     let hosts = hosts(&plan);
     let all: Vec<_> = hosts.iter().flat_map(|host| (0..2).map(move |at| (host, at))).collect();
     assert_eq!((hosts.len(), all.len()), (6, 12), "six servers, two instances each");
@@ -171,7 +208,8 @@ fn the_published_cluster_is_given_what_was_published() {
         assert!(instance.home.starts_with(&mount), "{}", instance.home.display());
         let home = instance.home.display();
         let yaml = file(host, *at, "conf/cassandra.yaml");
-        let tokens: Vec<&str> = yaml.lines().filter(|line| line.starts_with("initial_token: ")).collect();
+        let tokens: Vec<&str> =
+            yaml.lines().filter(|line| line.starts_with("initial_token: ")).collect();
         assert_eq!(tokens[0].split(',').count(), 16);
         for line in [
             "num_tokens: 16".to_owned(),
@@ -202,15 +240,27 @@ fn the_published_cluster_is_given_what_was_published() {
             "-XX:+AlwaysPreTouch",
             &format!("-Dcassandra.jmx.local.port={}", instance.jmx_port),
         ] {
-            assert!(java.lines().any(|found| found == format!("\"{line}\"")), "no {line} in\n{java}");
+            assert!(
+                java.lines().any(|found| found == format!("\"{line}\"")),
+                "no {line} in\n{java}"
+            );
         }
         let nodetool = file(host, *at, "conf/nodetool.args");
         assert!(nodetool.ends_with(&format!("\"-p\"\n\"{}\"\n", instance.jmx_port)), "{nodetool}");
-        assert_eq!(file(host, *at, "conf/cassandra-rackdc.properties"), format!("dc=dc1\nrack={}\n", host.name));
-        assert!(file(host, *at, "conf/logback.xml").contains(&format!("<file>{home}/logs/system.log</file>")));
+        assert_eq!(
+            file(host, *at, "conf/cassandra-rackdc.properties"),
+            format!("dc=dc1\nrack={}\n", host.name)
+        );
+        assert!(
+            file(host, *at, "conf/logback.xml")
+                .contains(&format!("<file>{home}/logs/system.log</file>"))
+        );
         let unit = sprat_rack::unit::own_home(&instance.home);
         assert!(unit.contains(&format!("\nRequiresMountsFor={home}\n")), "{unit}");
-        assert!(unit.ends_with(&format!("\nExecStart=\nExecStart={home}/instance run\n")), "{unit}");
+        assert!(
+            unit.ends_with(&format!("\nExecStart=\nExecStart={home}/instance run\n")),
+            "{unit}"
+        );
     }
     let inventory = inventory(&plan.spec, &hosts);
     let vars = &inventory["rack"]["vars"];
@@ -218,19 +268,38 @@ fn the_published_cluster_is_given_what_was_published() {
         let disks = [2 * number, 2 * number + 1].map(|disk| format!("nvme{disk}n1"));
         serde_json::json!({ "name": format!("sprat{number}"), "base": format!("/mnt/nvme{number}"), "disks": disks })
     };
-    assert_eq!(vars["rack_storage"]["arrays"], serde_json::json!([array(0), array(1)]), "two SSDs for each instance");
+    assert_eq!(
+        vars["rack_storage"]["arrays"],
+        serde_json::json!([array(0), array(1)]),
+        "two SSDs for each instance"
+    );
     assert_eq!(vars["rack_storage"]["filesystem"], "ext4");
-    assert_eq!(vars["rack_clock"]["servers"], serde_json::json!(["10.3.29.100"]), "the host that controls the others");
+    assert_eq!(
+        vars["rack_clock"]["servers"],
+        serde_json::json!(["10.3.29.100"]),
+        "the host that controls the others"
+    );
     assert_eq!(vars["rack_environment"]["https_proxy"], "http://10.3.29.100:3128");
     assert_eq!(vars["rack_network"], "10.3.29.0/24");
     let names = vars["rack_names"].as_str().expect("names");
     assert!(names.lines().any(|line| line == "10.3.29.112 c0-n6-i2"), "{names}");
     let one = &inventory["rack"]["hosts"]["c0-n6"];
-    assert_eq!((&one["rack_prefix"], &one["cassandra_instances"][1]["own_filesystem"]), (&24.into(), &true.into()));
+    assert_eq!(
+        (&one["rack_prefix"], &one["cassandra_instances"][1]["own_filesystem"]),
+        (&24.into(), &true.into())
+    );
     let control = &inventory["control"];
     assert_eq!(control["hosts"]["control"]["ansible_host"], "10.3.29.100");
-    assert_eq!((&control["vars"]["control_proxy"], &control["vars"]["control_clock"]), (&3128.into(), &true.into()));
-    assert!(plan.summary.claims.iter().all(|claim| claim.verdict == sprat_plan::claims::Verdict::Follows));
+    assert_eq!(
+        (&control["vars"]["control_proxy"], &control["vars"]["control_clock"]),
+        (&3128.into(), &true.into())
+    );
+    assert!(
+        plan.summary
+            .claims
+            .iter()
+            .all(|claim| claim.verdict == sprat_plan::claims::Verdict::Follows)
+    );
 }
 
 #[test]
@@ -239,12 +308,19 @@ fn any_list_of_addresses_is_given_out_in_its_order() {
     let with = |list: &str| Plan::from_toml(&ipu.replace("[\"10.3.29.101-10.3.29.112\"]", list));
     let any = "[\"10.3.29.200\", \"10.3.29.90-10.3.29.99\", \"10.3.29.50\", \"10.3.29.51\"]";
     let hosts = hosts(&with(any).unwrap_or_else(|error| panic!("{error}")));
-    let addresses: Vec<_> = hosts.iter().flat_map(|host| &host.instances).map(|one| one.address.to_string()).collect();
-    assert_eq!((&addresses[0][..], &addresses[1][..], &addresses[11][..]), ("10.3.29.200", "10.3.29.90", "10.3.29.50"));
+    let addresses: Vec<_> =
+        hosts.iter().flat_map(|host| &host.instances).map(|one| one.address.to_string()).collect();
+    assert_eq!(
+        (&addresses[0][..], &addresses[1][..], &addresses[11][..]),
+        ("10.3.29.200", "10.3.29.90", "10.3.29.50")
+    );
     assert_eq!(hosts[5].address.0.to_string(), "10.3.29.7", "servers have the first ones");
     for (list, why) in [
         ("[\"10.3.29.101-10.3.29.111\"]", "11 are listed, and there are 12 instances"),
-        ("[\"10.3.29.101-10.3.29.111\", \"10.3.29.105\"]", "10.3.29.105 is c0-n6-i2's, and another's too"),
+        (
+            "[\"10.3.29.101-10.3.29.111\", \"10.3.29.105\"]",
+            "10.3.29.105 is c0-n6-i2's, and another's too",
+        ),
         ("[\"10.3.29.7-10.3.29.18\"]", "10.3.29.7 is c0-n6's, and another's too"),
         ("[\"10.3.28.101-10.3.28.112\"]", "not in its network, 10.3.29.0/24"),
         ("[\"10.3.29.244-10.3.29.255\"]", "10.3.29.255 is c0-n6-i2's, and not in its network"),
@@ -284,7 +360,12 @@ fn the_store_is_given_what_it_needs() {
     );
     let store = files(3, 1, "conf/arguments");
     let begins = "server\n-C\ntcp:host=10.0.0.5,port=11100,tcp:host=10.0.0.2,port=11100\n-L\nfast+udp:host=10.0.0.5,port=11101\n";
-    assert!(store.starts_with(begins) && store.ends_with("--idle\nsleep\n") && !store.contains("--rack"), "{store}");
+    assert!(
+        store.starts_with(begins)
+            && store.ends_with("--idle\nsleep\n")
+            && !store.contains("--rack"),
+        "{store}"
+    );
     assert!(store.contains("\n--memory\n128000000\n") && store.contains("\n-r\n2\n"), "{store}");
 }
 

@@ -22,8 +22,11 @@ impl Running {
     }
 
     fn log(&self) -> String {
-        let read = |name: &str| fs::read_to_string(self.instance.home.join("logs").join(name)).unwrap_or_default();
-        let tail: Vec<String> = read("system.log").lines().rev().take(20).map(str::to_owned).collect();
+        let read = |name: &str| {
+            fs::read_to_string(self.instance.home.join("logs").join(name)).unwrap_or_default()
+        };
+        let tail: Vec<String> =
+            read("system.log").lines().rev().take(20).map(str::to_owned).collect();
         format!("{}\n{}", read("stdout.log"), tail.into_iter().rev().collect::<Vec<_>>().join("\n"))
     }
 
@@ -38,7 +41,8 @@ impl Drop for Running {
     fn drop(&mut self) {
         if let Ok(pid) = fs::read_to_string(self.instance.home.join("run/pid")) {
             let pid = pid.trim().parse().ok().and_then(rustix::process::Pid::from_raw);
-            let _ = pid.map(|pid| rustix::process::kill_process(pid, rustix::process::Signal::KILL));
+            let _ =
+                pid.map(|pid| rustix::process::kill_process(pid, rustix::process::Signal::KILL));
         }
     }
 }
@@ -50,7 +54,8 @@ fn text(bytes: &[u8]) -> String {
 #[test]
 #[ignore = "starts Cassandra: make test-rack"]
 fn an_instance_starts_answers_and_stops() {
-    let library = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../target/tools/cassandra/lib");
+    let library =
+        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../target/tools/cassandra/lib");
     let Ok(library) = library.canonicalize() else {
         return skip("a real Cassandra: its jars are not here (scripts/setup fetches them)");
     };
@@ -78,7 +83,10 @@ fn an_instance_starts_answers_and_stops() {
     let started = running.run("instance", &["start"]);
     // It may have ended before `start` looks.
     let ended = if started.status.success() { running.run("instance", &["wait"]) } else { started };
-    assert!(!ended.status.success() && text(&ended.stderr).contains("Unrecognized option: -nonsense"), "{ended:?}");
+    assert!(
+        !ended.status.success() && text(&ended.stderr).contains("Unrecognized option: -nonsense"),
+        "{ended:?}"
+    );
     place(&running.instance, home).expect("its files");
 
     let started = running.run("instance", &["start"]);
@@ -89,7 +97,11 @@ fn an_instance_starts_answers_and_stops() {
     let status = running.run("nodetool", &["status"]);
     let told = text(&status.stdout);
     let up = format!("UN  {}", running.instance.address);
-    assert!(told.contains(&up) && told.contains("c0-n1") && told.contains("100.0%"), "{told}{}", text(&status.stderr));
+    assert!(
+        told.contains(&up) && told.contains("c0-n1") && told.contains("100.0%"),
+        "{told}{}",
+        text(&status.stderr)
+    );
     let tokens = text(&running.run("nodetool", &["info", "-T"]).stdout);
     for token in &running.instance.tokens {
         assert!(tokens.contains(&token.to_string()), "{token} in {tokens}");

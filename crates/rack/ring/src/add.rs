@@ -10,7 +10,8 @@ use sprat_rack::{Host, hosts};
 use std::net::IpAddr;
 use std::path::Path;
 
-/// How long a joining instance is waited for before its host is asked whether it still runs, seconds.
+/// How long a joining instance is waited for before its host is asked whether it still runs,
+/// seconds.
 const GLANCE_SECONDS: u32 = 10;
 
 /// An instance that joins, or has joined.
@@ -35,10 +36,11 @@ pub struct Added {
     pub cleaned: Vec<String>,
 }
 
-/// Adds instances of the description to the ring, one after the other. `names` are servers or instances,
-/// also those that have left before; empty: all that were never there. Each fetches its rows from the
-/// others, and all must see it before the next one begins. Then the others remove the rows that went to
-/// newcomers (`nodetool cleanup`), one at a time. With `check` nothing is changed.
+/// Adds instances of the description to the ring, one after the other. `names` are servers or
+/// instances, also those that have left before; empty: all that were never there. Each fetches its
+/// rows from the others, and all must see it before the next one begins. Then the others remove the
+/// rows that went to newcomers (`nodetool cleanup`), one at a time. With `check` nothing is
+/// changed.
 ///
 /// `deployment.plan` becomes the plan with the newcomers.
 ///
@@ -72,7 +74,9 @@ pub fn add(
         local.grow(&deployment.plan, &all_hosts)?;
     }
     for (at, name) in coming.iter().enumerate() {
-        watcher.event(Event::Turn { name, at: at + 1, of: coming.len() }).map_err(Error::Watcher)?;
+        watcher
+            .event(Event::Turn { name, at: at + 1, of: coming.len() })
+            .map_err(Error::Watcher)?;
         if !join(deployment, &all_hosts, name, watcher)? {
             return Ok(Ended::Stopped(format!(", {at} of {} have joined", coming.len())));
         }
@@ -108,13 +112,19 @@ fn clean_up(
         if !members.unclean.contains(&instance.name) {
             continue;
         }
-        let stopped = || Ok(Ended::Stopped(format!(", {} still have rows that went to others", members.unclean.len())));
+        let stopped = || {
+            Ok(Ended::Stopped(format!(
+                ", {} still have rows that went to others",
+                members.unclean.len()
+            )))
+        };
         if watcher.is_stopped() {
             return stopped();
         }
         let doing = format!("{} removes what is its own no more", instance.name);
         watcher.event(Event::Doing(&doing)).map_err(Error::Watcher)?;
-        let cleanup = deployment.ask(host, &format!("{}/nodetool cleanup 1>&2", instance.home.display()));
+        let cleanup =
+            deployment.ask(host, &format!("{}/nodetool cleanup 1>&2", instance.home.display()));
         if cleanup.is_err() && watcher.is_stopped() {
             return stopped();
         }
@@ -131,18 +141,22 @@ fn clean_up(
 
 /// The instances that `names` means, of those that are not on the ring; without names all that were
 /// never there.
-fn chosen(members: &Members, deployment: &Deployment, names: &[String]) -> Result<Vec<String>, Error> {
+fn chosen(
+    members: &Members,
+    deployment: &Deployment,
+    names: &[String],
+) -> Result<Vec<String>, Error> {
     if names.is_empty() {
         return Ok(members.newcomers(&deployment.plan.spec)?);
     }
-    let absent = Members { away: Default::default(), ..members.clone() }.newcomers(&deployment.plan.spec)?;
+    let absent =
+        Members { away: Default::default(), ..members.clone() }.newcomers(&deployment.plan.spec)?;
     let mut found = Vec::new();
     for name in names {
         let before = found.len();
         found.extend(absent.iter().filter(|one| means(name, one)).cloned());
         if found.len() == before && !members.instances.keys().any(|one| means(name, one)) {
-            let unknown =
-                "no server or instance of the description is called that; `sprat rack plan --write` names them";
+            let unknown = "no server or instance of the description is called that; `sprat rack plan --write` names them";
             return Err(Error::Refused(format!("{name}: {unknown}")));
         }
     }
@@ -154,7 +168,8 @@ fn newcomers(plan: &Plan, names: &[String]) -> Vec<Newcomer> {
     let mut shares = Vec::new();
     if let Some(ring) = &plan.ring {
         shares.resize(ring.instances.len(), 0.0);
-        (0..ring.tokens.len()).for_each(|token| shares[ring.tokens[token].instance] += ring.share(token));
+        (0..ring.tokens.len())
+            .for_each(|token| shares[ring.tokens[token].instance] += ring.share(token));
     }
     let hosts = hosts(plan);
     let newcomer = |((_, instance), share): ((&Host, &sprat_rack::Instance), f64)| Newcomer {
@@ -166,11 +181,17 @@ fn newcomers(plan: &Plan, names: &[String]) -> Vec<Newcomer> {
     instances(&hosts).zip(shares).map(newcomer).filter(|one| names.contains(&one.name)).collect()
 }
 
-/// Brings an instance to its server, starts it, and waits until it has fetched its rows. Returns false if
-/// the watcher stopped it.
-fn join(deployment: &Deployment, hosts: &[Host], name: &str, watcher: &mut dyn Watcher) -> Result<bool, Error> {
-    let (host, instance) =
-        instances(hosts).find(|(_, one)| one.name == name).expect("a newcomer's plan has the newcomer");
+/// Brings an instance to its server, starts it, and waits until it has fetched its rows. Returns
+/// false if the watcher stopped it.
+fn join(
+    deployment: &Deployment,
+    hosts: &[Host],
+    name: &str,
+    watcher: &mut dyn Watcher,
+) -> Result<bool, Error> {
+    let (host, instance) = instances(hosts)
+        .find(|(_, one)| one.name == name)
+        .expect("a newcomer's plan has the newcomer");
     let limit = format!("{},{}", hosts[0].name, host.name); // clocks are compared with the first's
     let vars = format!("instance={name} host={}", host.name);
     deployment.play("add.yml", &["--limit", &limit, "--extra-vars", &vars], false, watcher)?;
@@ -186,7 +207,9 @@ fn join(deployment: &Deployment, hosts: &[Host], name: &str, watcher: &mut dyn W
         let alone = only(std::slice::from_ref(host), |one| one == name);
         let seen = survey(&deployment.reach, &deployment.plan.spec.provision.user, &alone);
         if !matches!(seen.first().map(|seen| &seen.alive), Some(Alive::Running { .. })) {
-            return Err(Error::during(format!("{name} has not joined; run it again to go on"))(error));
+            return Err(Error::during(format!("{name} has not joined; run it again to go on"))(
+                error,
+            ));
         }
     }
 }

@@ -26,7 +26,8 @@ pub enum Machines {
 /// Where a rack is.
 #[derive(Clone, Debug)]
 pub struct Location {
-    /// The folder on this machine with all of the rack: inventory, files, keys, members of the ring.
+    /// The folder on this machine with all of the rack: inventory, files, keys, members of the
+    /// ring.
     pub folder: PathBuf,
     /// Its servers.
     pub machines: Machines,
@@ -59,8 +60,8 @@ impl Deployment {
     /// Opens the rack that `spec` describes, at `location`. `rack` names the description in errors.
     ///
     /// # Errors
-    /// The folder cannot be read, the plan cannot be built, or an instance on the ring would get another
-    /// address.
+    /// The folder cannot be read, the plan cannot be built, or an instance on the ring would get
+    /// another address.
     pub fn open(rack: &str, mut spec: Spec, location: &Location) -> Result<Self, Error> {
         let folder = Folder::at(&location.folder);
         let local = match &location.machines {
@@ -94,7 +95,9 @@ impl Deployment {
     pub fn lock(&self) -> Result<File, Error> {
         let lock = self.folder.lock()?;
         if Members::read(&self.folder)? != self.members {
-            return Err(Error::Refused("another run has just changed the ring: run it again".to_owned()));
+            return Err(Error::Refused(
+                "another run has just changed the ring: run it again".to_owned(),
+            ));
         }
         Ok(lock)
     }
@@ -131,7 +134,9 @@ impl Deployment {
     /// The description has no Cassandra, or no ring was begun yet.
     pub(crate) fn begun(&self) -> Result<Members, Error> {
         if self.plan.spec.cassandra.is_none() {
-            return Err(Error::Refused("the description has no [cassandra], and so no ring".to_owned()));
+            return Err(Error::Refused(
+                "the description has no [cassandra], and so no ring".to_owned(),
+            ));
         }
         let none = || "nobody is on a ring of this rack yet: `sprat rack up` begins one".to_owned();
         self.members.clone().ok_or_else(|| Error::Refused(none()))
@@ -142,18 +147,25 @@ impl Deployment {
     /// # Errors
     /// An instance is leaving.
     pub(crate) fn check_none_leaves(&self) -> Result<(), Error> {
-        let leaving = self.members.as_ref().and_then(|members| members.in_state(State::Leaving).next());
+        let leaving =
+            self.members.as_ref().and_then(|members| members.in_state(State::Leaving).next());
         leaving.map_or(Ok(()), |name| {
-            Err(Error::Refused(format!("{name} is leaving the ring: `sprat rack remove` of it goes on with that")))
+            Err(Error::Refused(format!(
+                "{name} is leaving the ring: `sprat rack remove` of it goes on with that"
+            )))
         })
     }
 
-    /// Asks the instances that `may` accepts, in the plan's order, for the state of the ring. Returns
-    /// the first answer, and the name of the instance that gave it.
+    /// Asks the instances that `may` accepts, in the plan's order, for the state of the ring.
+    /// Returns the first answer, and the name of the instance that gave it.
     ///
     /// # Errors
     /// None answers.
-    pub(crate) fn look(&self, hosts: &[Host], may: impl Fn(&Instance) -> bool) -> Result<(String, Vec<Node>), Error> {
+    pub(crate) fn look(
+        &self,
+        hosts: &[Host],
+        may: impl Fn(&Instance) -> bool,
+    ) -> Result<(String, Vec<Node>), Error> {
         let mut why = None;
         for (host, instance) in instances(hosts).filter(|(_, instance)| may(instance)) {
             match self.ask(host, &format!("{}/nodetool status", instance.home.display())) {
@@ -165,9 +177,10 @@ impl Deployment {
         Err(Error::Refused(format!("no instance answers: {why}")))
     }
 
-    /// Brings the servers to the plan and starts what does not run. On this machine it makes the hosts.
-    /// `jars` holds Cassandra's jars, and may be empty if the description has no Cassandra. With `check`
-    /// nothing is changed. `limit` names servers, with commas between; none: all.
+    /// Brings the servers to the plan and starts what does not run. On this machine it makes the
+    /// hosts. `jars` holds Cassandra's jars, and may be empty if the description has no
+    /// Cassandra. With `check` nothing is changed. `limit` names servers, with commas between;
+    /// none: all.
     ///
     /// Returns what Ansible changed, by server.
     ///
@@ -189,7 +202,8 @@ impl Deployment {
         }
         match &self.members {
             None if check || self.plan.ring.is_none() => {}
-            None => Members::founding(&hosts).write(&self.folder)?, // before any has begun with these tokens
+            None => Members::founding(&hosts).write(&self.folder)?, /* before any has begun with
+            * these tokens */
             Some(members) => {
                 for name in members.newcomers(&self.plan.spec)? {
                     watcher.event(Event::NotOnRing(&name)).map_err(Error::Watcher)?;
@@ -210,7 +224,8 @@ impl Deployment {
         recaps
     }
 
-    /// Stops all instances, and removes the hosts that are on this machine; with `purge` their folder too.
+    /// Stops all instances, and removes the hosts that are on this machine; with `purge` their
+    /// folder too.
     ///
     /// # Errors
     /// Ansible fails, or a host or the folder cannot be removed.
@@ -223,7 +238,8 @@ impl Deployment {
         }
         let path = self.folder.path();
         if purge && path.exists() {
-            std::fs::remove_dir_all(path).map_err(|source| Error::File { path: path.to_owned(), source })?;
+            std::fs::remove_dir_all(path)
+                .map_err(|source| Error::File { path: path.to_owned(), source })?;
         }
         Ok(())
     }
@@ -250,10 +266,11 @@ impl Deployment {
         Ok(recaps)
     }
 
-    /// Brings all servers to the plan, also those that have been there before: names, and what follows
-    /// from which instances there are.
+    /// Brings all servers to the plan, also those that have been there before: names, and what
+    /// follows from which instances there are.
     pub(crate) fn settle(&self, watcher: &mut dyn Watcher) -> Result<(), Error> {
-        let doing = "the ring is as it should be; the rest is not, `sprat rack up` goes on with that";
+        let doing =
+            "the ring is as it should be; the rest is not, `sprat rack up` goes on with that";
         self.play("site.yml", &[], false, watcher).map(drop).map_err(Error::during(doing))
     }
 
@@ -275,7 +292,8 @@ pub(crate) fn instances(hosts: &[Host]) -> impl Iterator<Item = (&Host, &Instanc
 /// The instances whose names `belongs` accepts, on the hosts that have any of them.
 pub(crate) fn only(hosts: &[Host], belongs: impl Fn(&String) -> bool) -> Vec<Host> {
     let part = |host: &Host| {
-        let instances: Vec<Instance> = host.instances.iter().filter(|one| belongs(&one.name)).cloned().collect();
+        let instances: Vec<Instance> =
+            host.instances.iter().filter(|one| belongs(&one.name)).cloned().collect();
         (!instances.is_empty()).then(|| Host { instances, ..host.clone() })
     };
     hosts.iter().filter_map(part).collect()

@@ -16,7 +16,11 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// They are not after three minutes: what is wrong with which.
-pub fn wait_until_well(deployment: &Deployment, hosts: &[Host], watcher: &mut dyn Watcher) -> Result<(), Error> {
+pub fn wait_until_well(
+    deployment: &Deployment,
+    hosts: &[Host],
+    watcher: &mut dyn Watcher,
+) -> Result<(), Error> {
     let begun = Instant::now();
     watcher.event(Event::Doing("waiting until all others see it")).map_err(Error::Watcher)?;
     while let Err(error) = check_well(deployment, hosts) {
@@ -43,17 +47,27 @@ pub(crate) fn check_well(deployment: &Deployment, hosts: &[Host]) -> Result<(), 
     for (_, instance) in instances(hosts) {
         let state = node_of(&nodes, instance).map_or("unknown", |node| node.state.as_str());
         if state != "UN" {
-            return Err(Error::Refused(format!("{} is {state} to {by}, not UN: up and normal", instance.name)));
+            return Err(Error::Refused(format!(
+                "{} is {state} to {by}, not UN: up and normal",
+                instance.name
+            )));
         }
     }
     let Some((host, instance)) = instances(hosts).next() else { return Ok(()) };
-    let described = deployment.ask(host, &format!("{}/nodetool describecluster", instance.home.display()))?;
-    let ours = |address: &String| instances(hosts).any(|(_, instance)| instance.address.to_string() == *address);
+    let described =
+        deployment.ask(host, &format!("{}/nodetool describecluster", instance.home.display()))?;
+    let ours = |address: &String| {
+        instances(hosts).any(|(_, instance)| instance.address.to_string() == *address)
+    };
     let mut versions = schemas(&described);
     versions.retain(|(_, by)| by.iter().any(ours));
     if versions.len() > 1 {
-        let each: Vec<_> = versions.iter().map(|(version, by)| format!("{version}: {}", by.join(", "))).collect();
-        return Err(Error::Refused(format!("instances do not agree on the schema: {}", each.join("; "))));
+        let each: Vec<_> =
+            versions.iter().map(|(version, by)| format!("{version}: {}", by.join(", "))).collect();
+        return Err(Error::Refused(format!(
+            "instances do not agree on the schema: {}",
+            each.join("; ")
+        )));
     }
     Ok(())
 }

@@ -5,9 +5,10 @@
 //! an instance that lost its data its place again; [`add`] and [`remove`] change which instances
 //! the ring has. All of them
 //!
-//! - refuse to begin while an instance that they rely on is down, or while another change is half done;
-//! - write what they are about to do into the rack's folder before they do it, so that the same call,
-//!   made again after an interruption, goes on with the rest;
+//! - refuse to begin while an instance that they rely on is down, or while another change is half
+//!   done;
+//! - write what they are about to do into the rack's folder before they do it, so that the same
+//!   call, made again after an interruption, goes on with the rest;
 //! - report each step to a [`Watcher`], and ask it between steps whether to stop.
 //!
 //! They block, for minutes where rows move, and run one at a time for a rack: hold

@@ -7,8 +7,8 @@ use sprat_plan::Plan;
 use sprat_provision::{Alive, Members, Node, State, survey};
 use sprat_rack::{Host, Instance, hosts};
 
-/// Instances that must stay for one to leave in order: Cassandra keeps tables of its own in three, and
-/// does not let go of them.
+/// Instances that must stay for one to leave in order: Cassandra keeps tables of its own in three,
+/// and does not let go of them.
 const OWN_REPLICAS: usize = 3;
 
 /// What is to be removed, and how.
@@ -43,13 +43,14 @@ struct Step<'a> {
     gone: bool,
 }
 
-/// Removes instances from the ring, one after the other: their rows go to the others, then they stop.
+/// Removes instances from the ring, one after the other: their rows go to the others, then they
+/// stop.
 ///
 /// `deployment.plan` becomes the plan without them.
 ///
 /// # Errors
-/// The name is unknown, an instance that stays is not well, too few would stay for all replicas, another
-/// instance is joining or leaving, or the instance is not as `gone` says.
+/// The name is unknown, an instance that stays is not well, too few would stay for all replicas,
+/// another instance is joining or leaving, or the instance is not as `gone` says.
 pub fn remove(
     deployment: &mut Deployment,
     removal: Removal<'_>,
@@ -63,18 +64,21 @@ pub fn remove(
         if members.away.iter().any(|name| means(removal.name, name)) {
             return Ok(Ended::Done(Removed { left: Vec::new(), stay: instances(&stay).count() }));
         }
-        let unknown = "no server or instance on the ring is called that; `sprat rack status` names them";
+        let unknown =
+            "no server or instance on the ring is called that; `sprat rack status` names them";
         return Err(Error::Refused(format!("{}: {unknown}", removal.name)));
     }
     check_no_other_change(&members, removal.name)?;
-    check_well(deployment, &stay)
-        .map_err(Error::during("nothing was done: who stays must be well (`sprat rack up` starts who does not run)"))?;
+    check_well(deployment, &stay).map_err(Error::during(
+        "nothing was done: who stays must be well (`sprat rack up` starts who does not run)",
+    ))?;
     for (host, instance) in instances(&leaving) {
         let step = Step { deployment, stay: &stay, host, instance, gone: removal.gone };
         step.check_may_leave(members.instances.get(&instance.name).map(|known| known.state))?;
     }
     check_enough_stay(deployment, &members, &stay, &leaving, removal.gone)?;
-    let left: Vec<String> = instances(&leaving).map(|(_, instance)| instance.name.clone()).collect();
+    let left: Vec<String> =
+        instances(&leaving).map(|(_, instance)| instance.name.clone()).collect();
     let removed = Removed { left, stay: instances(&stay).count() };
     if removal.check {
         return Ok(Ended::Done(removed));
@@ -95,9 +99,9 @@ pub fn remove(
         if data != LeftData::Unreachable {
             let vars = format!("instance={} purge={}", instance.name, removal.purge);
             let more = ["--limit", &host.name, "--extra-vars", &vars];
-            deployment
-                .play("remove.yml", &more, false, watcher)
-                .map_err(Error::during(format!("{} has left the ring; run it again to go on", instance.name)))?;
+            deployment.play("remove.yml", &more, false, watcher).map_err(Error::during(
+                format!("{} has left the ring; run it again to go on", instance.name),
+            ))?;
         }
         members.instances.remove(&instance.name);
         members.unclean.remove(&instance.name);
@@ -113,9 +117,12 @@ pub fn remove(
 
 /// Checks that no instance but those that `name` means is joining or leaving.
 fn check_no_other_change(members: &Members, name: &str) -> Result<(), Error> {
-    for (state, what, command) in [(State::Leaving, "leaving", "remove"), (State::Joining, "joining", "add")] {
+    for (state, what, command) in
+        [(State::Leaving, "leaving", "remove"), (State::Joining, "joining", "add")]
+    {
         if let Some(other) = members.in_state(state).find(|other| !means(name, other)) {
-            let rule = format!("`sprat rack {command}` of it goes on with that; one after the other");
+            let rule =
+                format!("`sprat rack {command}` of it goes on with that; one after the other");
             return Err(Error::Refused(format!("{other} is {what}: {rule}")));
         }
     }
@@ -131,10 +138,14 @@ fn check_enough_stay(
     gone: bool,
 ) -> Result<(), Error> {
     let spec = &deployment.plan.spec;
-    let (rest, replicas) =
-        (instances(stay).count(), spec.cassandra.as_ref().map_or(1, |cassandra| cassandra.replication));
+    let (rest, replicas) = (
+        instances(stay).count(),
+        spec.cassandra.as_ref().map_or(1, |cassandra| cassandra.replication),
+    );
     // An instance that never came has no rows that would have to go anywhere.
-    let on_ring = |name: &String| members.instances.get(name).is_none_or(|known| known.state != State::Joining);
+    let on_ring = |name: &String| {
+        members.instances.get(name).is_none_or(|known| known.state != State::Joining)
+    };
     if !instances(leaving).any(|(_, instance)| on_ring(&instance.name)) {
         return Ok(());
     }
@@ -165,7 +176,8 @@ impl Step<'_> {
     /// Whether it runs, by its own host.
     fn alive(&self) -> Alive {
         let alone = only(std::slice::from_ref(self.host), |name| *name == self.instance.name);
-        let seen = survey(&self.deployment.reach, &self.deployment.plan.spec.provision.user, &alone);
+        let seen =
+            survey(&self.deployment.reach, &self.deployment.plan.spec.provision.user, &alone);
         seen.into_iter().next().map_or(Alive::Stopped, |seen| seen.alive)
     }
 
@@ -177,10 +189,17 @@ impl Step<'_> {
                 format!("{name} runs: leave away --gone, and its rows go to the others in order")
             }
             (Alive::Running { .. }, ..) | (_, true, _) => String::new(),
-            // One that was stopped on its way is started again, and one that never came is just forgotten.
-            (Alive::Stopped | Alive::Absent, _, Some(State::Leaving | State::Joining)) => String::new(),
-            (Alive::Unreachable { why }, ..) => format!("{name}: {why}; if its server never comes back: --gone"),
-            _ => format!("{name} does not run: `sprat rack up` starts it; if it never will again: --gone"),
+            // One that was stopped on its way is started again, and one that never came is just
+            // forgotten.
+            (Alive::Stopped | Alive::Absent, _, Some(State::Leaving | State::Joining)) => {
+                String::new()
+            }
+            (Alive::Unreachable { why }, ..) => {
+                format!("{name}: {why}; if its server never comes back: --gone")
+            }
+            _ => format!(
+                "{name} does not run: `sprat rack up` starts it; if it never will again: --gone"
+            ),
         };
         if !refused.is_empty() {
             return Err(Error::Refused(refused));
@@ -196,18 +215,24 @@ impl Step<'_> {
         Ok(())
     }
 
-    /// Has the instance leave the ring, and waits until it has. Returns false if the watcher stopped it.
+    /// Has the instance leave the ring, and waits until it has. Returns false if the watcher
+    /// stopped it.
     fn leave(&self, members: &mut Members, watcher: &mut dyn Watcher) -> Result<bool, Error> {
         let (name, folder) = (&self.instance.name, &self.deployment.folder);
         let program = self.instance.home.join("instance").display().to_string();
         let set_state = |members: &mut Members, state: State| {
-            members.instances.get_mut(name).expect("the plan has the instances of the ring").state = state;
+            members
+                .instances
+                .get_mut(name)
+                .expect("the plan has the instances of the ring")
+                .state = state;
             members.write(folder)
         };
         if members.instances[name].state == State::Joining {
             // All its rows are still with others, who forget an instance that has not joined.
             if !matches!(self.alive(), Alive::Unreachable { .. }) {
-                self.deployment.ask(self.host, &format!("test ! -e {program} || {program} stop"))?;
+                self.deployment
+                    .ask(self.host, &format!("test ! -e {program} || {program} stop"))?;
             }
             return Ok(true);
         }
@@ -219,7 +244,8 @@ impl Step<'_> {
             }
             let (host, command) = match (self.gone, node.state.as_str()) {
                 (true, _) => {
-                    let (host, other) = instances(self.stay).next().expect("enough stay for all replicas");
+                    let (host, other) =
+                        instances(self.stay).next().expect("enough stay for all replicas");
                     (host, format!("{}/nodetool removenode {} 1>&2", other.home.display(), node.id))
                 }
                 (false, "UN") => {
@@ -243,7 +269,10 @@ impl Step<'_> {
             let why = error.to_string();
             match self.seen()? {
                 Some(node) if self.gone && !why.contains("already") => {
-                    return Err(Error::Refused(format!("{name} is {} to the others, and stays: {why}", node.state)));
+                    return Err(Error::Refused(format!(
+                        "{name} is {} to the others, and stays: {why}",
+                        node.state
+                    )));
                 }
                 // Cassandra refused: the instance is as it was.
                 Some(node) if !self.gone && node.state == "UN" => {

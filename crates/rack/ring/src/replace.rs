@@ -9,24 +9,34 @@ use std::time::{Duration, Instant};
 /// Time for the others to see that an instance is down.
 const DOWN_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Stops the instance `name`, puts what it had beside it, and starts it empty with its old tokens: it
-/// fetches its rows from the others.
+/// Stops the instance `name`, puts what it had beside it, and starts it empty with its old tokens:
+/// it fetches its rows from the others.
 ///
 /// # Errors
-/// There is no such instance, one is leaving the ring, the others still see it up after two minutes,
-/// or Ansible fails.
-pub fn replace(deployment: &Deployment, name: &str, jars: &Path, watcher: &mut dyn Watcher) -> Result<(), Error> {
+/// There is no such instance, one is leaving the ring, the others still see it up after two
+/// minutes, or Ansible fails.
+pub fn replace(
+    deployment: &Deployment,
+    name: &str,
+    jars: &Path,
+    watcher: &mut dyn Watcher,
+) -> Result<(), Error> {
     deployment.check_none_leaves()?;
     let hosts = deployment.folder.write(&deployment.plan, jars)?;
-    let Some((host, instance)) = instances(&hosts).find(|(_, instance)| instance.name == name) else {
-        return Err(Error::Refused(format!("no instance {name:?}: `sprat rack status` names them")));
+    let Some((host, instance)) = instances(&hosts).find(|(_, instance)| instance.name == name)
+    else {
+        return Err(Error::Refused(format!(
+            "no instance {name:?}: `sprat rack status` names them"
+        )));
     };
     deployment.folder.replacing(instance)?;
     // If it still ran, no other would see it down. A new server has no instance to stop.
     let program = format!("{}/instance", instance.home.display());
     deployment.ask(host, &format!("test ! -e {program} || {program} stop"))?;
     let begun = Instant::now();
-    watcher.event(Event::Doing("waiting until the others see that it is down")).map_err(Error::Watcher)?;
+    watcher
+        .event(Event::Doing("waiting until the others see that it is down"))
+        .map_err(Error::Watcher)?;
     let is_seen_up = || {
         let (_, nodes) = deployment.look(&hosts, |other| other.name != instance.name)?;
         Ok::<_, Error>(node_of(&nodes, instance).is_some_and(|node| node.state.starts_with('U')))
@@ -34,11 +44,18 @@ pub fn replace(deployment: &Deployment, name: &str, jars: &Path, watcher: &mut d
     while is_seen_up()? {
         if begun.elapsed() > DOWN_TIMEOUT {
             let seconds = DOWN_TIMEOUT.as_secs();
-            return Err(Error::Refused(format!("the others still see {name} up after {seconds} s")));
+            return Err(Error::Refused(format!(
+                "the others still see {name} up after {seconds} s"
+            )));
         }
         pause(watcher)?;
     }
     let vars = format!("instance={name}");
-    deployment.play("replace.yml", &["--limit", &host.name, "--extra-vars", &vars], false, watcher)?;
+    deployment.play(
+        "replace.yml",
+        &["--limit", &host.name, "--extra-vars", &vars],
+        false,
+        watcher,
+    )?;
     Ok(())
 }

@@ -31,8 +31,8 @@ pub struct RollingReport {
 /// instances; empty: all. With `check` nothing is changed.
 ///
 /// # Errors
-/// An instance is down or leaving, a name is unknown, Ansible fails, or an instance is not well after
-/// its restart: then the others stay as they are.
+/// An instance is down or leaving, a name is unknown, Ansible fails, or an instance is not well
+/// after its restart: then the others stay as they are.
 pub fn rolling(
     deployment: &Deployment,
     what: Rolling,
@@ -55,28 +55,34 @@ pub fn rolling(
         if watcher.is_stopped() {
             return Ok(Ended::Stopped(format!(" after {at} of {of}")));
         }
-        watcher.event(Event::Turn { name: &instance.name, at: at + 1, of }).map_err(Error::Watcher)?;
+        watcher
+            .event(Event::Turn { name: &instance.name, at: at + 1, of })
+            .map_err(Error::Watcher)?;
         let forced = what == Rolling::Restart;
         let restarted = update_instance(deployment, host, instance, forced, check, watcher)?;
         if restarted && !check {
-            let doing = format!("{at} of {of} are done; {} began anew and is not well", instance.name);
+            let doing =
+                format!("{at} of {of} are done; {} began anew and is not well", instance.name);
             wait_until_well(deployment, &hosts, watcher).map_err(Error::during(doing))?;
         }
         count += usize::from(restarted);
-        watcher.event(Event::Restarted { name: &instance.name, restarted }).map_err(Error::Watcher)?;
+        watcher
+            .event(Event::Restarted { name: &instance.name, restarted })
+            .map_err(Error::Watcher)?;
     }
     if what == Rolling::Upgrade && !check {
         for (host, instance) in &chosen {
             let doing = format!("{} writes its tables anew", instance.name);
             watcher.event(Event::Doing(&doing)).map_err(Error::Watcher)?;
-            deployment.ask(host, &format!("{}/nodetool upgradesstables", instance.home.display()))?;
+            deployment
+                .ask(host, &format!("{}/nodetool upgradesstables", instance.home.display()))?;
         }
     }
     Ok(Ended::Done(RollingReport { restarted: count, of }))
 }
 
-/// Brings an instance its files, and restarts it if they have changed, or if `forced`. Returns whether
-/// it restarted. Does not wait until it is well.
+/// Brings an instance its files, and restarts it if they have changed, or if `forced`. Returns
+/// whether it restarted. Does not wait until it is well.
 ///
 /// # Errors
 /// Ansible fails.
@@ -99,10 +105,14 @@ pub fn update_instance(
 
 /// The instances that `names` means, in the plan's order; all of them without names.
 fn chosen<'a>(hosts: &'a [Host], names: &[String]) -> Result<Vec<(&'a Host, &'a Instance)>, Error> {
-    let is = |name: &String, (host, instance): (&Host, &Instance)| host.name == *name || instance.name == *name;
+    let is = |name: &String, (host, instance): (&Host, &Instance)| {
+        host.name == *name || instance.name == *name
+    };
     if let Some(name) = names.iter().find(|name| !instances(hosts).any(|one| is(name, one))) {
         let unknown = "no server or instance is called that; `sprat rack status` names them";
         return Err(Error::Refused(format!("--limit {name}: {unknown}")));
     }
-    Ok(instances(hosts).filter(|one| names.is_empty() || names.iter().any(|name| is(name, *one))).collect())
+    Ok(instances(hosts)
+        .filter(|one| names.is_empty() || names.iter().any(|name| is(name, *one)))
+        .collect())
 }

@@ -53,14 +53,16 @@ impl Status {
     #[must_use]
     pub fn is_well(&self) -> bool {
         let runs = |alive: &Alive| matches!(alive, Alive::Running { .. });
-        let well = |one: &InstanceStatus| runs(&one.alive) && one.node.as_ref().is_some_and(|node| node.state == "UN");
+        let well = |one: &InstanceStatus| {
+            runs(&one.alive) && one.node.as_ref().is_some_and(|node| node.state == "UN")
+        };
         self.instances.iter().all(well) && self.services.iter().all(|one| runs(&one.alive))
     }
 }
 
 impl Deployment {
-    /// Asks all hosts what runs on them, and one instance how it sees the others. An instance that has
-    /// just died is still up to the others for some seconds.
+    /// Asks all hosts what runs on them, and one instance how it sees the others. An instance that
+    /// has just died is still up to the others for some seconds.
     ///
     /// # Errors
     /// Instances run, and none answers.
@@ -69,15 +71,18 @@ impl Deployment {
         let alive = survey(&self.reach, user, &hosts);
         let runs = |name: &str| alive.iter().any(|seen| seen.instance == name && is_running(seen));
         let (seen_by, nodes) = match alive.iter().any(is_running) {
-            true => self.look(&hosts, |instance| runs(&instance.name)).map(|(by, nodes)| (Some(by), nodes))?,
+            true => self
+                .look(&hosts, |instance| runs(&instance.name))
+                .map(|(by, nodes)| (Some(by), nodes))?,
             false => (None, Vec::new()),
         };
-        let of_instance = |((_, instance), seen): ((_, &sprat_rack::Instance), &Seen)| InstanceStatus {
-            name: instance.name.clone(),
-            address: instance.address.to_string(),
-            alive: seen.alive.clone(),
-            node: node_of(&nodes, instance).cloned(),
-        };
+        let of_instance =
+            |((_, instance), seen): ((_, &sprat_rack::Instance), &Seen)| InstanceStatus {
+                name: instance.name.clone(),
+                address: instance.address.to_string(),
+                alive: seen.alive.clone(),
+                node: node_of(&nodes, instance).cloned(),
+            };
         let instances = instances(&hosts).zip(&alive).map(of_instance).collect();
         let of_service = |(service, seen): (&sprat_rack::Service, Seen)| ServiceStatus {
             name: service.name.clone(),
@@ -86,7 +91,8 @@ impl Deployment {
             alive: seen.alive,
         };
         let services = hosts.iter().flat_map(|host| &host.services);
-        let services = services.zip(survey_services(&self.reach, user, &hosts)).map(of_service).collect();
+        let services =
+            services.zip(survey_services(&self.reach, user, &hosts)).map(of_service).collect();
         Ok(Status { seen_by, instances, services })
     }
 }

@@ -19,7 +19,8 @@ pub enum Event<'a> {
     Doing(&'a str),
     /// The same is still being done: sent about once a second while something is waited for.
     Waiting,
-    /// A line that Ansible prints about what it would change: only where the change is to be checked.
+    /// A line that Ansible prints about what it would change: only where the change is to be
+    /// checked.
     Checked(&'a str),
     /// An instance of the description is not on the ring, and [`crate::add`] would bring it there.
     NotOnRing(&'a str),
@@ -48,7 +49,8 @@ pub enum LeftData {
     Kept,
     /// Removed.
     Removed,
-    /// Its server cannot be reached: all that it had is still there, and must be removed before it starts again.
+    /// Its server cannot be reached: all that it had is still there, and must be removed before it
+    /// starts again.
     Unreachable,
 }
 
@@ -57,7 +59,8 @@ pub trait Watcher {
     /// Shows an event.
     ///
     /// # Errors
-    /// It cannot be shown: the change ends with [`crate::Error::Watcher`], to be gone on with later.
+    /// It cannot be shown: the change ends with [`crate::Error::Watcher`], to be gone on with
+    /// later.
     fn event(&mut self, event: Event<'_>) -> io::Result<()>;
 
     /// Whether to stop before the next step. Once true, it stays true.

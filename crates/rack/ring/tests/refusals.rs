@@ -3,7 +3,9 @@
 use sprat_plan::Spec;
 use sprat_provision::{Members, State};
 use sprat_rack::hosts;
-use sprat_ring::{Deployment, Ended, Event, Location, Machines, Removal, Watcher, add, remove, replace, rolling};
+use sprat_ring::{
+    Deployment, Ended, Event, Location, Machines, Removal, Watcher, add, remove, replace, rolling,
+};
 use std::io;
 use std::path::Path;
 
@@ -20,13 +22,15 @@ impl Watcher for Silent {
     }
 }
 
-/// Six servers with two instances of Cassandra each, of which `remembered` says which are on the ring. They have
-/// addresses of the loopback: a test that reaches out by mistake stays on this machine.
+/// Six servers with two instances of Cassandra each, of which `remembered` says which are on the
+/// ring. They have addresses of the loopback: a test that reaches out by mistake stays on this
+/// machine.
 fn rack(folder: &Path, remembered: impl FnOnce(&mut Members)) -> Deployment {
     let ready = sprat_plan::racks::ready("cassandra-6").expect("it comes with the crate");
     let mut spec = Spec::from_toml(ready.toml).expect("it comes with the crate");
     spec.addresses.v4 = "127.77.0.0/16".parse().expect("a network");
-    let location = Location { folder: folder.to_owned(), machines: Machines::Servers, ansible: None };
+    let location =
+        Location { folder: folder.to_owned(), machines: Machines::Servers, ansible: None };
     let deployment = Deployment::open("cassandra-6", spec.clone(), &location).unwrap();
     let mut members = Members::founding(&hosts(&deployment.plan));
     remembered(&mut members);
@@ -43,7 +47,8 @@ fn a_check_of_newcomers_gives_their_tokens_and_shares_and_writes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let mut rack = rack(folder.path(), |members| drop(members.instances.remove("c0-n6-i2")));
     let before = std::fs::read(folder.path().join("members.json")).unwrap();
-    let Ended::Done(added) = add(&mut rack, &[], Path::new("nowhere"), true, &mut Silent).unwrap() else {
+    let Ended::Done(added) = add(&mut rack, &[], Path::new("nowhere"), true, &mut Silent).unwrap()
+    else {
         panic!("nothing stopped it")
     };
     let [newcomer] = &added.joined[..] else { panic!("one was missing: {added:?}") };
@@ -59,7 +64,10 @@ fn names_that_no_server_or_instance_has_are_refused() {
     let mut rack = rack(folder.path(), |_| {});
     let names = ["c9-n9".to_owned()];
     let error = add(&mut rack, &names, Path::new("nowhere"), true, &mut Silent).unwrap_err();
-    assert!(error.to_string().starts_with("c9-n9: no server or instance of the description"), "{error}");
+    assert!(
+        error.to_string().starts_with("c9-n9: no server or instance of the description"),
+        "{error}"
+    );
     let error = remove(&mut rack, removal("c0-n"), &mut Silent).unwrap_err();
     assert!(error.to_string().starts_with("c0-n: no server or instance on the ring"), "{error}");
 }
@@ -84,7 +92,8 @@ fn an_instance_that_has_left_is_not_removed_again() {
 #[test]
 fn a_change_that_is_half_done_keeps_others_from_beginning() {
     let folder = tempfile::tempdir().unwrap();
-    let set = |members: &mut Members, state| members.instances.get_mut("c0-n2-i1").unwrap().state = state;
+    let set =
+        |members: &mut Members, state| members.instances.get_mut("c0-n2-i1").unwrap().state = state;
     let mut leaving = rack(folder.path(), |members| set(members, State::Leaving));
     let jars = Path::new("nowhere");
     for error in [
@@ -98,7 +107,10 @@ fn a_change_that_is_half_done_keeps_others_from_beginning() {
     }
     let mut joining = rack(folder.path(), |members| set(members, State::Joining));
     let error = remove(&mut joining, removal("c0-n1"), &mut Silent).unwrap_err();
-    assert!(error.to_string().starts_with("c0-n2-i1 is joining: `sprat rack add` of it"), "{error}");
+    assert!(
+        error.to_string().starts_with("c0-n2-i1 is joining: `sprat rack add` of it"),
+        "{error}"
+    );
 }
 
 /// What another process has written in between would be overwritten by what was read before.

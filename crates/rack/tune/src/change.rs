@@ -41,7 +41,9 @@ impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Host { host, path, value } => write!(f, "{host}: {path} = {value}"),
-            Self::Instances(overlay) if *overlay == Overlay::default() => write!(f, "instances: as described"),
+            Self::Instances(overlay) if *overlay == Overlay::default() => {
+                write!(f, "instances: as described")
+            }
             Self::Instances(overlay) => write!(f, "instances: {}", overlay.lines().join(", ")),
             Self::Table { table, property, value } => write!(f, "{table}: {property} = {value}"),
         }
@@ -145,7 +147,9 @@ impl Class {
     #[must_use]
     pub fn keep(self) -> Keep {
         match self {
-            Self::Memory | Self::Limits | Self::Governor | Self::Interrupts | Self::Network => Keep::NotWorse,
+            Self::Memory | Self::Limits | Self::Governor | Self::Interrupts | Self::Network => {
+                Keep::NotWorse
+            }
             _ => Keep::Better,
         }
     }

@@ -20,7 +20,8 @@ pub struct Facts {
     pub systemd: bool,
     /// Whether somebody spreads interrupts already.
     pub irqbalance: bool,
-    /// Disks that hold instances' data, those that they consist of among them, by their names in `/sys/block`.
+    /// Disks that hold instances' data, those that they consist of among them, by their names in
+    /// `/sys/block`.
     pub disks: Vec<String>,
     /// Interrupts of its network cards, by card.
     pub irqs: BTreeMap<String, Vec<u32>>,
@@ -56,7 +57,10 @@ impl Facts {
         let mut facts = Self::default();
         for (at, line) in text.lines().enumerate() {
             if facts.line(line).is_none() {
-                return Err(FactsError::Line { number: at + 1, line: line.chars().take(80).collect() });
+                return Err(FactsError::Line {
+                    number: at + 1,
+                    line: line.chars().take(80).collect(),
+                });
             }
         }
         Ok(facts)
@@ -85,7 +89,9 @@ impl Facts {
             ("value", Some(path), Some(value), None) => {
                 // A device's own place is long; what everybody calls it is as good.
                 let path = match path.rsplit_once("/queue/") {
-                    Some((device, file)) => format!("/sys/block/{}/queue/{file}", device.rsplit('/').next()?),
+                    Some((device, file)) => {
+                        format!("/sys/block/{}/queue/{file}", device.rsplit('/').next()?)
+                    }
                     None => path.to_owned(),
                 };
                 if !is_kernel_file(&path) {
@@ -127,9 +133,13 @@ pub fn chosen(text: &str) -> &str {
 pub fn is_kernel_file(path: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/-_.:@,".contains(c);
     let below = ["/sys/", "/proc/sys/", "/proc/irq/"].iter().any(|root| path.starts_with(root));
-    below && path.len() <= 256 && path.chars().all(plain) && !path.split('/').any(|part| part == "..")
+    below
+        && path.len() <= 256
+        && path.chars().all(plain)
+        && !path.split('/').any(|part| part == "..")
 }
 
 fn is_name(name: &str) -> bool {
-    (1..=64).contains(&name.len()) && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.!".contains(c))
+    (1..=64).contains(&name.len())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.!".contains(c))
 }

@@ -4,11 +4,12 @@ use crate::change::{Candidate, Change, Class};
 use crate::facts::Facts;
 use std::collections::BTreeMap;
 
-/// What the kernel may read beyond what was asked for, KiB: one of Cassandra's chunks. Rows lie anywhere, so what is
-/// behind one is not asked for next, and takes memory from what is.
+/// What the kernel may read beyond what was asked for, KiB: one of Cassandra's chunks. Rows lie
+/// anywhere, so what is behind one is not asked for next, and takes memory from what is.
 const READ_AHEAD_KIB: u64 = 16;
 
-/// Maps a process may have: Cassandra maps each of its files, and refuses to go on where it may not.
+/// Maps a process may have: Cassandra maps each of its files, and refuses to go on where it may
+/// not.
 const MAPS: u64 = 1_048_575;
 
 /// Files a process may be allowed to have open.
@@ -20,7 +21,8 @@ const BACKLOG: u64 = 4_096;
 /// What a connection may hold of what was not read yet, bytes: hints and streams between instances.
 const SOCKET_BYTES: u64 = 16 << 20;
 
-/// Seconds until a silent connection is asked whether it lives: firewalls forget it after some minutes.
+/// Seconds until a silent connection is asked whether it lives: firewalls forget it after some
+/// minutes.
 const KEEP_ALIVE_SECONDS: u64 = 60;
 
 const PAGES: &str = "/sys/kernel/mm/transparent_hugepage";
@@ -40,7 +42,9 @@ impl Want {
         let number = present.parse::<u64>().ok();
         match self {
             Self::Is(value) => (present != value).then(|| value.to_owned()),
-            Self::AtLeast(least) => number.filter(|number| *number < least).map(|_| least.to_string()),
+            Self::AtLeast(least) => {
+                number.filter(|number| *number < least).map(|_| least.to_string())
+            }
             Self::AtMost(most) => number.filter(|number| *number > most).map(|_| most.to_string()),
         }
     }
@@ -68,7 +72,13 @@ pub(crate) fn candidates(hosts: &[(String, Facts)]) -> Vec<Candidate> {
                 (present.to_owned(), format!("{} {value}", present.split(' ').next().unwrap_or("")))
             })
             .unzip::<_, _, Vec<_>, Vec<_>>();
-        Candidate { class, what: what.join(", "), present: present.join(", "), why: why(class), changes }
+        Candidate {
+            class,
+            what: what.join(", "),
+            present: present.join(", "),
+            why: why(class),
+            changes,
+        }
     };
     found.into_iter().map(candidate).collect()
 }
@@ -98,8 +108,15 @@ fn of(facts: &Facts) -> Vec<(Class, String, String)> {
     want(Class::Limits, kernel("vm/max_map_count"), Want::AtLeast(MAPS));
     want(Class::Limits, kernel("fs/nr_open"), Want::AtLeast(OPEN_FILES));
     for number in 0..facts.cores {
-        if facts.offers(&format!("{PROCESSORS}{number}/cpufreq/scaling_available_governors"), "performance") {
-            want(Class::Governor, format!("{PROCESSORS}{number}/cpufreq/scaling_governor"), Want::Is("performance"));
+        if facts.offers(
+            &format!("{PROCESSORS}{number}/cpufreq/scaling_available_governors"),
+            "performance",
+        ) {
+            want(
+                Class::Governor,
+                format!("{PROCESSORS}{number}/cpufreq/scaling_governor"),
+                Want::Is("performance"),
+            );
         }
     }
     want(Class::Network, kernel("net/core/somaxconn"), Want::AtLeast(BACKLOG));
@@ -108,7 +125,9 @@ fn of(facts: &Facts) -> Vec<(Class, String, String)> {
     want(Class::Network, kernel("net/ipv4/tcp_slow_start_after_idle"), Want::Is("0"));
     want(Class::Network, kernel("net/ipv4/tcp_keepalive_time"), Want::AtMost(KEEP_ALIVE_SECONDS));
     for name in ["net/ipv4/tcp_rmem", "net/ipv4/tcp_wmem"] {
-        all.extend(widened(facts, &kernel(name)).map(|value| (Class::Network, kernel(name), value)));
+        all.extend(
+            widened(facts, &kernel(name)).map(|value| (Class::Network, kernel(name), value)),
+        );
     }
     all.extend(spread(facts));
     all
@@ -116,12 +135,14 @@ fn of(facts: &Facts) -> Vec<(Class, String, String)> {
 
 /// Least, usual and most of a connection's memory, with a most that is large enough.
 fn widened(facts: &Facts, path: &str) -> Option<String> {
-    let numbers: Vec<u64> = facts.value(path)?.split_whitespace().map_while(|word| word.parse().ok()).collect();
+    let numbers: Vec<u64> =
+        facts.value(path)?.split_whitespace().map_while(|word| word.parse().ok()).collect();
     let [least, usual, most] = numbers[..] else { return None };
     (most < SOCKET_BYTES).then(|| format!("{least} {usual} {SOCKET_BYTES}"))
 }
 
-/// Interrupts of a card that has several, all of which one core serves: each goes to a core of its own.
+/// Interrupts of a card that has several, all of which one core serves: each goes to a core of its
+/// own.
 fn spread(facts: &Facts) -> Vec<(Class, String, String)> {
     let mut all = Vec::new();
     if facts.irqbalance || facts.cores < 2 {
@@ -130,10 +151,14 @@ fn spread(facts: &Facts) -> Vec<(Class, String, String)> {
     for irqs in facts.irqs.values().filter(|irqs| irqs.len() > 1) {
         let path = |irq: &u32| format!("/proc/irq/{irq}/smp_affinity_list");
         let cores: Vec<_> = irqs.iter().filter_map(|irq| facts.value(&path(irq))).collect();
-        let one =
-            cores.len() == irqs.len() && cores[0].parse::<u32>().is_ok() && cores.iter().all(|core| *core == cores[0]);
+        let one = cores.len() == irqs.len()
+            && cores[0].parse::<u32>().is_ok()
+            && cores.iter().all(|core| *core == cores[0]);
         if one {
-            let each = irqs.iter().enumerate().map(|(at, irq)| (path(irq), (at % facts.cores).to_string()));
+            let each = irqs
+                .iter()
+                .enumerate()
+                .map(|(at, irq)| (path(irq), (at % facts.cores).to_string()));
             all.extend(
                 each.filter(|(path, core)| facts.value(path) != Some(core))
                     .map(|(path, core)| (Class::Interrupts, path, core)),
@@ -145,9 +170,13 @@ fn spread(facts: &Facts) -> Vec<(Class, String, String)> {
 
 fn why(class: Class) -> &'static str {
     match class {
-        Class::ReadAhead => "rows lie anywhere: what is read beyond one is thrown away, and something else with it",
+        Class::ReadAhead => {
+            "rows lie anywhere: what is read beyond one is thrown away, and something else with it"
+        }
         Class::Scheduler => "disks without moving parts sort requests themselves",
-        Class::Memory => "pages are joined where a program asks for it, and Java's heap stays in memory",
+        Class::Memory => {
+            "pages are joined where a program asks for it, and Java's heap stays in memory"
+        }
         Class::Limits => "Cassandra maps and opens a file for each part of each table",
         Class::Governor => "a processor that sleeps deeply wakes late",
         Class::Interrupts => "a core that serves all of a card is full before the others",

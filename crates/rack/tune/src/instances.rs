@@ -11,13 +11,15 @@ use std::collections::BTreeMap;
 /// Largest heap worth a try, MiB.
 const MOST_HEAP_MIB: u64 = 16 * 1_024;
 
-/// Heaps from which the collector that runs beside the program is worth a try, MiB: it needs room to run in.
+/// Heaps from which the collector that runs beside the program is worth a try, MiB: it needs room
+/// to run in.
 const CONCURRENT_FROM_MIB: u64 = 1_024;
 
 /// Cores up to which the simplest collector is worth a try.
 const SERIAL_UP_TO: usize = 2;
 
-/// What compaction of an instance may write. Enough for what small servers take in; more is taken from reads.
+/// What compaction of an instance may write. Enough for what small servers take in; more is taken
+/// from reads.
 const COMPACTION: &str = "64MiB/s";
 const COMPACTION_LOW: &str = "16MiB/s";
 
@@ -47,20 +49,32 @@ pub(crate) fn candidates(spec: &Spec) -> Vec<Candidate> {
             .map(|(key, value)| ((*key).to_owned(), value.clone()))
             .collect();
         if !unlike.is_empty() {
-            let told = |key: &String| format!("{key} {}", is(key).map_or("unset".to_owned(), |value| plain(&value)));
+            let told = |key: &String| {
+                format!("{key} {}", is(key).map_or("unset".to_owned(), |value| plain(&value)))
+            };
             let present = unlike.keys().map(told).collect::<Vec<_>>().join(", ");
-            let what =
-                unlike.iter().map(|(key, value)| format!("{key} {}", plain(value))).collect::<Vec<_>>().join(", ");
+            let what = unlike
+                .iter()
+                .map(|(key, value)| format!("{key} {}", plain(value)))
+                .collect::<Vec<_>>()
+                .join(", ");
             let changes = vec![Change::Instances(Overlay { yaml: unlike, ..Overlay::default() })];
             all.push(Candidate { class, what, present, why, changes });
         }
     };
-    let compactors = (spec.server.disks.len() / asked.instances).clamp(1, (present.cores / 2).max(1));
-    let base = [("compaction_throughput", json!(COMPACTION)), ("concurrent_compactors", json!(compactors))];
+    let compactors =
+        (spec.server.disks.len() / asked.instances).clamp(1, (present.cores / 2).max(1));
+    let base = [
+        ("compaction_throughput", json!(COMPACTION)),
+        ("concurrent_compactors", json!(compactors)),
+    ];
     let slow = "compaction that takes all of a disk leaves nothing for reads";
     yaml(Class::Compaction, slow, &base, &base);
     yaml(Class::Compaction, slow, &[("compaction_throughput", json!(COMPACTION_LOW))], &base);
-    let at_once = [("concurrent_reads", advised.concurrent_reads), ("concurrent_writes", advised.concurrent_writes)];
+    let at_once = [
+        ("concurrent_reads", advised.concurrent_reads),
+        ("concurrent_writes", advised.concurrent_writes),
+    ];
     let base = at_once.map(|(key, count)| (key, json!(count)));
     let why = "as many as disks and cores can do at once; more of them wait in each other's way";
     yaml(Class::Concurrency, why, &base, &base);
@@ -68,20 +82,38 @@ pub(crate) fn candidates(spec: &Spec) -> Vec<Candidate> {
     let off_heap = [("memtable_allocation_type", json!("offheap_objects"))];
     let base = [("memtable_allocation_type", json!("heap_buffers"))];
     yaml(Class::Memtable, "rows outside of the heap are nothing to collect", &off_heap, &base);
-    let trie =
-        json!({ "configurations": { "trie": { "class_name": "TrieMemtable" }, "default": { "inherits": "trie" } } });
+    let trie = json!({ "configurations": { "trie": { "class_name": "TrieMemtable" }, "default": { "inherits": "trie" } } });
     let tries = [("memtable", trie), ("sstable", json!({ "selected_format": "bti" }))];
-    yaml(Class::Memtable, "tries take fewer objects and fewer reads than what was before them", &tries, &tries);
+    yaml(
+        Class::Memtable,
+        "tries take fewer objects and fewer reads than what was before them",
+        &tries,
+        &tries,
+    );
     let direct = [("commitlog_disk_access_mode", json!("direct"))];
     let base = [("commitlog_disk_access_mode", json!("legacy"))];
-    yaml(Class::CommitLog, "what is written once and read after a crash needs no place in memory", &direct, &base);
+    yaml(
+        Class::CommitLog,
+        "what is written once and read after a crash needs no place in memory",
+        &direct,
+        &base,
+    );
     all
 }
 
 /// Heaps and collectors.
-fn collectors(spec: &Spec, present: &Settings, advised: &Settings, instances: usize) -> Vec<Candidate> {
+fn collectors(
+    spec: &Spec,
+    present: &Settings,
+    advised: &Settings,
+    instances: usize,
+) -> Vec<Candidate> {
     let share = spec.server.memory.0 / instances as f64 / MIB;
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "memory of a server")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "memory of a server"
+    )]
     let half = ((share / 2.0) as u64).min(MOST_HEAP_MIB);
     let heap = advised.heap_mib.max(present.heap_mib.min(half));
     let mut choices = vec![(heap, advised.collector)];
@@ -100,7 +132,8 @@ fn collectors(spec: &Spec, present: &Settings, advised: &Settings, instances: us
     }
     let mut all: Vec<Candidate> = Vec::new();
     for (heap, collector) in choices {
-        let overlay = Overlay { heap_mib: Some(heap), collector: Some(collector), ..Overlay::default() };
+        let overlay =
+            Overlay { heap_mib: Some(heap), collector: Some(collector), ..Overlay::default() };
         let told = |heap, collector| format!("{heap} MiB, {}", name(collector));
         let candidate = Candidate {
             class: Class::Collector,

@@ -72,9 +72,12 @@ impl Journal {
     /// The file cannot be read, or is none.
     pub fn open(folder: &Path) -> io::Result<Self> {
         let path = folder.join(FILE);
-        let told = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+        let told =
+            |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
         let journal = match fs::read(&path) {
-            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| told(io::Error::other(error)))?,
+            Ok(bytes) => {
+                serde_json::from_slice(&bytes).map_err(|error| told(io::Error::other(error)))?
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Self::default(),
             Err(error) => return Err(told(error)),
         };

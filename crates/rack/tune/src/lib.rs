@@ -1,10 +1,11 @@
 //! Tuning a rack: what is advised, what of it helps as measured, and the way back.
 //!
-//! [`Facts`] are what a host says of itself; what is worth a try follows from them and the rack's description by pure functions
-//! ([`candidates`]). [`run`] tries one [`Candidate`] after the other on a [`Subject`]: measured before, measured after, kept only if it
-//! is better by more than two measurements of the same differ. Before anything is changed the [`Journal`] has the way
-//! back, durably; [`undo`] goes it. What was found for instances is an [`Overlay`] over the rack's description, which
-//! is left alone.
+//! [`Facts`] are what a host says of itself; what is worth a try follows from them and the rack's
+//! description by pure functions ([`candidates`]). [`run`] tries one [`Candidate`] after the other
+//! on a [`Subject`]: measured before, measured after, kept only if it is better by more than two
+//! measurements of the same differ. Before anything is changed the [`Journal`] has the way
+//! back, durably; [`undo`] goes it. What was found for instances is an [`Overlay`] over the rack's
+//! description, which is left alone.
 
 mod change;
 mod facts;
@@ -26,7 +27,8 @@ pub use tables::{Table, Tables};
 
 use sprat_plan::Spec;
 
-/// What is worth a try, in the order in which it is tried: of hosts, by what they say; of instances, by the rack's description; of tables.
+/// What is worth a try, in the order in which it is tried: of hosts, by what they say; of
+/// instances, by the rack's description; of tables.
 #[must_use]
 pub fn candidates(spec: &Spec, hosts: &[(String, Facts)], tables: &[Table]) -> Vec<Candidate> {
     let mut all = instances::candidates(spec);

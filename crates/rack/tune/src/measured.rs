@@ -6,7 +6,8 @@ use sprat_load::Report;
 /// What is believed to be better at least, as a share: less is chance on any machine.
 const LEAST_MARGIN: f64 = 0.05;
 
-/// What must be believed at most: a change that brings more than this is one, however restless the machine is.
+/// What must be believed at most: a change that brings more than this is one, however restless the
+/// machine is.
 const MOST_MARGIN: f64 = 0.5;
 
 /// A second in which nothing was answered counts as one of this, ms.
@@ -15,8 +16,8 @@ const NOTHING_MS: f64 = 60_000.0;
 /// What came of a load. Times are ms, from when operations were to start.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Measured {
-    /// By which measurements are compared: the geometric mean of the p99 of each second, so that a single bad second does not decide,
-    /// and many do.
+    /// By which measurements are compared: the geometric mean of the p99 of each second, so that a
+    /// single bad second does not decide, and many do.
     pub score: f64,
     /// Half of all were no longer.
     pub p50: f64,
@@ -45,7 +46,9 @@ impl Measured {
             .windows
             .iter()
             .filter(|window| window.full && window.asked > 0)
-            .map(|window| if window.response.count > 0 { ms(window.response.p99.max(1)) } else { NOTHING_MS })
+            .map(|window| {
+                if window.response.count > 0 { ms(window.response.p99.max(1)) } else { NOTHING_MS }
+            })
             .collect();
         let logs: f64 = full.iter().map(|p99| p99.ln()).sum();
         Self {
@@ -62,7 +65,8 @@ impl Measured {
     }
 }
 
-/// By what two measurements of the same differ, as a share of the smaller: what lies within it is chance.
+/// By what two measurements of the same differ, as a share of the smaller: what lies within it is
+/// chance.
 #[must_use]
 pub fn margin(one: &Measured, other: &Measured) -> f64 {
     let (small, large) = (one.score.min(other.score), one.score.max(other.score));

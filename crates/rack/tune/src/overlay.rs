@@ -35,9 +35,12 @@ impl Overlay {
     /// The file cannot be read, or is none.
     pub fn read(folder: &Path) -> io::Result<Self> {
         let path = folder.join(FILE);
-        let told = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+        let told =
+            |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
         match fs::read(&path) {
-            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| told(io::Error::other(error))),
+            Ok(bytes) => {
+                serde_json::from_slice(&bytes).map_err(|error| told(io::Error::other(error)))
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
             Err(error) => Err(told(error)),
         }
@@ -81,7 +84,8 @@ impl Overlay {
         both.heap_mib = other.heap_mib.or(self.heap_mib);
         both.collector = other.collector.or(self.collector);
         both.yaml.extend(other.yaml.clone());
-        both.java.extend(other.java.iter().filter(|argument| !self.java.contains(argument)).cloned());
+        both.java
+            .extend(other.java.iter().filter(|argument| !self.java.contains(argument)).cloned());
         both
     }
 
@@ -90,13 +94,18 @@ impl Overlay {
     pub fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
         lines.extend(self.heap_mib.map(|heap| format!("heap = \"{heap}MiB\"")));
-        lines.extend(self.collector.map(|collector| format!("collector = \"{}\"", name(collector))));
+        lines
+            .extend(self.collector.map(|collector| format!("collector = \"{}\"", name(collector))));
         if !self.yaml.is_empty() {
             let inline = |(key, value): (&String, &Value)| {
-                let value = toml::Value::try_from(value).map_or_else(|_| value.to_string(), |value| value.to_string());
+                let value = toml::Value::try_from(value)
+                    .map_or_else(|_| value.to_string(), |value| value.to_string());
                 format!("{key} = {value}")
             };
-            lines.push(format!("yaml = {{ {} }}", self.yaml.iter().map(inline).collect::<Vec<_>>().join(", ")));
+            lines.push(format!(
+                "yaml = {{ {} }}",
+                self.yaml.iter().map(inline).collect::<Vec<_>>().join(", ")
+            ));
         }
         if !self.java.is_empty() {
             let all: Vec<_> = self.java.iter().map(|argument| format!("{argument:?}")).collect();

@@ -1,4 +1,5 @@
-//! Trying what is worth it, one after the other: measured before, measured after, kept only if better.
+//! Trying what is worth it, one after the other: measured before, measured after, kept only if
+//! better.
 
 use crate::change::{Candidate, Change, Keep};
 use crate::journal::{Entry, Journal, MAX_ENTRIES, State};
@@ -13,13 +14,15 @@ pub trait Subject {
     /// It cannot be known.
     fn present(&mut self, change: &Change) -> Result<Change, String>;
 
-    /// Makes changes, in order, and waits until all is well again. Of several that say what instances are set to, the last counts.
+    /// Makes changes, in order, and waits until all is well again. Of several that say what
+    /// instances are set to, the last counts.
     ///
     /// # Errors
     /// One cannot be made; those before it may have been.
     fn apply(&mut self, changes: &[Change]) -> Result<(), String>;
 
-    /// Has all instances start again that have been measured since they last did, and waits until all is well.
+    /// Has all instances start again that have been measured since they last did, and waits until
+    /// all is well.
     ///
     /// # Errors
     /// One does not come back.
@@ -68,7 +71,9 @@ pub enum TuneError {
         why: String,
     },
     /// Runs that follow one another have filled the file.
-    #[error("{MAX_ENTRIES} changes were tried on this rack: undo them (`sprat rack tune --undo`), which begins anew")]
+    #[error(
+        "{MAX_ENTRIES} changes were tried on this rack: undo them (`sprat rack tune --undo`), which begins anew"
+    )]
     Full,
 }
 
@@ -77,14 +82,20 @@ fn during(doing: &str) -> impl FnOnce(String) -> TuneError {
     move |why| TuneError::Subject { doing, why }
 }
 
-/// Tries candidates in order. What an earlier run left half-way is undone first. Where instances start again for one of them, they do so
-/// before every measurement: they get quicker while they run, and what is older must not pass for what is better.
+/// Tries candidates in order. What an earlier run left half-way is undone first. Where instances
+/// start again for one of them, they do so before every measurement: they get quicker while they
+/// run, and what is older must not pass for what is better.
 ///
 /// # Errors
 /// See [`TuneError`]. What stands then is in the journal, with the way back.
-pub fn run(rack: &mut impl Subject, journal: &mut Journal, candidates: &[Candidate]) -> Result<(), TuneError> {
+pub fn run(
+    rack: &mut impl Subject,
+    journal: &mut Journal,
+    candidates: &[Candidate],
+) -> Result<(), TuneError> {
     mend(rack, journal)?;
-    let anew = candidates.iter().flat_map(|candidate| &candidate.changes).any(Change::starts_instances);
+    let anew =
+        candidates.iter().flat_map(|candidate| &candidate.changes).any(Change::starts_instances);
     let first = measure(rack, anew).map_err(during("measuring what is"))?;
     let mut current = measure(rack, anew).map_err(during("measuring what is"))?;
     journal.margin = margin(&first, &current);
@@ -120,8 +131,12 @@ pub fn run(rack: &mut impl Subject, journal: &mut Journal, candidates: &[Candida
         }
         journal.save()?;
         rack.tell(&News::Tried(&journal.entries[number]));
-        // The next one is held against what is measured now: machines are not the same from minute to minute.
-        if journal.entries[number].state != State::Kept && !rack.stopped() && at + 1 < candidates.len() {
+        // The next one is held against what is measured now: machines are not the same from minute
+        // to minute.
+        if journal.entries[number].state != State::Kept
+            && !rack.stopped()
+            && at + 1 < candidates.len()
+        {
             current = measure(rack, anew).map_err(during("measuring what is"))?;
         }
     }
@@ -148,7 +163,9 @@ fn begin(
     for change in &candidate.changes {
         let present = rack.present(change).map_err(during("asking for what is"))?;
         changes.push(match (&present, change) {
-            (Change::Instances(present), Change::Instances(more)) => Change::Instances(present.with(more)),
+            (Change::Instances(present), Change::Instances(more)) => {
+                Change::Instances(present.with(more))
+            }
             _ => change.clone(),
         });
         back.push(present);
@@ -181,7 +198,8 @@ fn measure(rack: &mut impl Subject, anew: bool) -> Result<Measured, String> {
 fn mend(rack: &mut impl Subject, journal: &mut Journal) -> Result<(), TuneError> {
     for number in (0..journal.entries.len()).rev() {
         if journal.entries[number].state == State::Trying {
-            rack.apply(&journal.entries[number].back.clone()).map_err(during("changing back what was half-way"))?;
+            rack.apply(&journal.entries[number].back.clone())
+                .map_err(during("changing back what was half-way"))?;
             journal.entries[number].state = State::Undone;
             journal.save()?;
             rack.tell(&News::Mended(&journal.entries[number]));

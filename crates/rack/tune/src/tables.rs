@@ -41,12 +41,18 @@ impl Table {
                     what: format!("{} {property} = {value}", self.name),
                     present: format!("{} {property} = {present}", self.name),
                     why,
-                    changes: vec![Change::Table { table: self.name.clone(), property: property.to_owned(), value }],
+                    changes: vec![Change::Table {
+                        table: self.name.clone(),
+                        property: property.to_owned(),
+                        value,
+                    }],
                 });
             }
         };
-        let chunks =
-            literal(&[("chunk_length_in_kb", "4"), ("class", "org.apache.cassandra.io.compress.LZ4Compressor")]);
+        let chunks = literal(&[
+            ("chunk_length_in_kb", "4"),
+            ("class", "org.apache.cassandra.io.compress.LZ4Compressor"),
+        ]);
         want(Class::Chunks, COMPRESSION, chunks, "a read decompresses a whole chunk for one row");
         let unified = literal(&[
             ("class", "org.apache.cassandra.db.compaction.UnifiedCompactionStrategy"),
@@ -55,7 +61,12 @@ impl Table {
             ("scaling_parameters", "T4"),
         ]);
         want(Class::Strategy, COMPACTION, unified, "compactions are smaller, and side by side");
-        want(Class::Speculation, SPECULATION, "'75p'".to_owned(), "a replica that stands still is not waited for");
+        want(
+            Class::Speculation,
+            SPECULATION,
+            "'75p'".to_owned(),
+            "a replica that stands still is not waited for",
+        );
         all
     }
 }
@@ -73,11 +84,16 @@ impl Tables {
     /// # Errors
     /// Nobody answers.
     pub fn connect(contacts: &[String]) -> Result<Self, String> {
-        let runtime = Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())?;
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| error.to_string())?;
         let builder = SessionBuilder::new().known_nodes(contacts).disallow_shard_aware_port(true);
         let session = runtime.block_on(async { timeout(PATIENCE, builder.build()).await });
-        let late = |_| format!("{}: no answer within {} s", contacts.join(", "), PATIENCE.as_secs());
-        let session = session.map_err(late)?.map_err(|error| format!("{}: {error}", contacts.join(", ")))?;
+        let late =
+            |_| format!("{}: no answer within {} s", contacts.join(", "), PATIENCE.as_secs());
+        let session =
+            session.map_err(late)?.map_err(|error| format!("{}: {error}", contacts.join(", ")))?;
         Ok(Self { runtime, session })
     }
 
@@ -94,10 +110,16 @@ impl Tables {
         let rows = rows.into_rows_result().map_err(|error| format!("{name}: {error}"))?;
         type Row = (HashMap<String, String>, HashMap<String, String>, String);
         let row = rows.maybe_first_row::<Row>().map_err(|error| format!("{name}: {error}"))?;
-        let (compression, compaction, speculation) = row.ok_or_else(|| format!("there is no table {name}"))?;
+        let (compression, compaction, speculation) =
+            row.ok_or_else(|| format!("there is no table {name}"))?;
         let map = |map: HashMap<String, String>| {
             let sorted: BTreeMap<_, _> = map.into_iter().collect();
-            literal(&sorted.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect::<Vec<_>>())
+            literal(
+                &sorted
+                    .iter()
+                    .map(|(key, value)| (key.as_str(), value.as_str()))
+                    .collect::<Vec<_>>(),
+            )
         };
         let properties = [
             (COMPRESSION, map(compression)),
@@ -131,15 +153,21 @@ impl Tables {
 /// A map as CQL writes it.
 fn literal(map: &[(&str, &str)]) -> String {
     let quoted = |text: &str| format!("'{}'", text.replace('\'', "''"));
-    let all: Vec<_> = map.iter().map(|(key, value)| format!("{}: {}", quoted(key), quoted(value))).collect();
+    let all: Vec<_> =
+        map.iter().map(|(key, value)| format!("{}: {}", quoted(key), quoted(value))).collect();
     format!("{{{}}}", all.join(", "))
 }
 
 /// Keyspace and table of a name, which goes into statements as it is.
 fn parts(name: &str) -> Result<(&str, &str), String> {
-    let plain =
-        |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
-    let parts =
-        name.split_once('.').filter(|(keyspace, table)| plain(keyspace) && plain(table) && name.len() <= MAX_NAME);
-    parts.ok_or_else(|| format!("{name:?}: want KEYSPACE.TABLE, in small letters, digits and underscores"))
+    let plain = |part: &str| {
+        !part.is_empty()
+            && part.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+    };
+    let parts = name
+        .split_once('.')
+        .filter(|(keyspace, table)| plain(keyspace) && plain(table) && name.len() <= MAX_NAME);
+    parts.ok_or_else(|| {
+        format!("{name:?}: want KEYSPACE.TABLE, in small letters, digits and underscores")
+    })
 }

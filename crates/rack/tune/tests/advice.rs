@@ -1,7 +1,10 @@
 //! What is advised, by what hosts say and descriptions have.
 
 use sprat_plan::Spec;
-use sprat_tune::{Change, Class, Facts, FactsError, MAX_ANSWER, Overlay, SCRIPT, candidates, chosen, is_kernel_file};
+use sprat_tune::{
+    Change, Class, Facts, FactsError, MAX_ANSWER, Overlay, SCRIPT, candidates, chosen,
+    is_kernel_file,
+};
 use std::process::Command;
 
 const HOST: &str = "cores\t2\ndisk\tmd0\ndisk\tnvme0n1\n\
@@ -25,7 +28,10 @@ fn spec(cassandra: &str) -> Spec {
 
 fn of(class: Class, spec: &Spec, facts: &[(String, Facts)]) -> Vec<Vec<Change>> {
     let all = candidates(spec, facts, &[]);
-    all.into_iter().filter(|candidate| candidate.class == class).map(|candidate| candidate.changes).collect()
+    all.into_iter()
+        .filter(|candidate| candidate.class == class)
+        .map(|candidate| candidate.changes)
+        .collect()
 }
 
 fn host(path: &str, value: &str) -> Change {
@@ -36,12 +42,26 @@ fn host(path: &str, value: &str) -> Change {
 fn hosts_are_advised_by_what_they_say() {
     let facts = [("a".to_owned(), Facts::parse(HOST).expect("an answer"))];
     let spec = spec("");
-    let ahead = ["md0", "nvme0n1"].map(|disk| host(&format!("/sys/block/{disk}/queue/read_ahead_kb"), "16"));
+    let ahead = ["md0", "nvme0n1"]
+        .map(|disk| host(&format!("/sys/block/{disk}/queue/read_ahead_kb"), "16"));
     assert_eq!(of(Class::ReadAhead, &spec, &facts), [ahead], "the array and what it is made of");
-    assert_eq!(of(Class::Scheduler, &spec, &facts), [[host("/sys/block/nvme0n1/queue/scheduler", "none")]]);
-    assert_eq!(of(Class::Memory, &spec, &facts), [[host("/proc/sys/vm/swappiness", "1")]], "madvise is chosen already");
-    assert_eq!(of(Class::Network, &spec, &facts), [[host("/proc/sys/net/ipv4/tcp_rmem", "4096 131072 16777216")]]);
-    assert_eq!(of(Class::Interrupts, &spec, &facts), [[host("/proc/irq/31/smp_affinity_list", "1")]]);
+    assert_eq!(
+        of(Class::Scheduler, &spec, &facts),
+        [[host("/sys/block/nvme0n1/queue/scheduler", "none")]]
+    );
+    assert_eq!(
+        of(Class::Memory, &spec, &facts),
+        [[host("/proc/sys/vm/swappiness", "1")]],
+        "madvise is chosen already"
+    );
+    assert_eq!(
+        of(Class::Network, &spec, &facts),
+        [[host("/proc/sys/net/ipv4/tcp_rmem", "4096 131072 16777216")]]
+    );
+    assert_eq!(
+        of(Class::Interrupts, &spec, &facts),
+        [[host("/proc/irq/31/smp_affinity_list", "1")]]
+    );
     // Who spreads them already is left to it; what is not there is not asked for.
     let spread = Facts::parse(&format!("{HOST}irqbalance\n")).expect("an answer");
     assert!(of(Class::Interrupts, &spec, &[("a".to_owned(), spread)]).is_empty());
@@ -50,21 +70,27 @@ fn hosts_are_advised_by_what_they_say() {
 
 #[test]
 fn a_small_heap_and_what_is_without_bounds_are_found() {
-    let bad = spec("heap = \"256MiB\"\ncollector = \"g1\"\nyaml = { compaction_throughput = \"0MiB/s\" }");
+    let bad = spec(
+        "heap = \"256MiB\"\ncollector = \"g1\"\nyaml = { compaction_throughput = \"0MiB/s\" }",
+    );
     let heaps: Vec<_> = of(Class::Collector, &bad, &[])
         .into_iter()
         .map(|changes| match &changes[..] {
-            [Change::Instances(Overlay { heap_mib: Some(heap), collector: Some(collector), .. })] => {
-                (*heap, format!("{collector:?}"))
-            }
+            [
+                Change::Instances(Overlay {
+                    heap_mib: Some(heap), collector: Some(collector), ..
+                }),
+            ] => (*heap, format!("{collector:?}")),
             other => panic!("{other:?}"),
         })
         .collect();
-    let expected =
-        [(1024, "G1"), (1024, "Z"), (1024, "Serial"), (2048, "G1")].map(|(heap, name)| (heap, name.to_owned()));
+    let expected = [(1024, "G1"), (1024, "Z"), (1024, "Serial"), (2048, "G1")]
+        .map(|(heap, name)| (heap, name.to_owned()));
     assert_eq!(heaps, expected);
     let throttled = of(Class::Compaction, &bad, &[]);
-    let Some([Change::Instances(overlay)]) = throttled.first().map(Vec::as_slice) else { panic!("{throttled:?}") };
+    let Some([Change::Instances(overlay)]) = throttled.first().map(Vec::as_slice) else {
+        panic!("{throttled:?}")
+    };
     assert_eq!(overlay.yaml["compaction_throughput"], "64MiB/s");
     assert_eq!(of(Class::Compaction, &spec(""), &[]).len(), 1, "only the lower one is left to try");
 
@@ -75,16 +101,21 @@ fn a_small_heap_and_what_is_without_bounds_are_found() {
         Some(&"64MiB/s".into())
     );
     assert_eq!(overlay.lines(), ["yaml = { compaction_throughput = \"64MiB/s\" }"]);
-    let lines = Overlay { heap_mib: Some(512), ..Overlay::default() }.with(overlay).lines().join("\n");
+    let lines =
+        Overlay { heap_mib: Some(512), ..Overlay::default() }.with(overlay).lines().join("\n");
     let told = spec(&lines);
-    assert_eq!(told.cassandra.expect("it has one").heap.map(|heap| heap.0), Some(512.0 * 1_048_576.0));
+    assert_eq!(
+        told.cassandra.expect("it has one").heap.map(|heap| heap.0),
+        Some(512.0 * 1_048_576.0)
+    );
 }
 
 #[test]
 fn what_is_found_is_kept_in_the_racks_folder() {
     let folder = tempfile::tempdir().expect("a folder");
     assert_eq!(Overlay::read(folder.path()).expect("none"), Overlay::default());
-    let overlay = Overlay { heap_mib: Some(512), java: vec!["-Dx=y".to_owned()], ..Overlay::default() };
+    let overlay =
+        Overlay { heap_mib: Some(512), java: vec!["-Dx=y".to_owned()], ..Overlay::default() };
     overlay.write(folder.path()).expect("written");
     assert_eq!(Overlay::read(folder.path()).expect("there"), overlay);
     Overlay::default().write(folder.path()).expect("gone");
@@ -122,8 +153,16 @@ fn answers_that_are_none_are_refused() {
 #[test]
 fn a_real_host_answers_what_is_asked() {
     let here = std::env::current_dir().expect("a folder");
-    let told = Command::new("sh").args(["-c", SCRIPT, "sh"]).arg(here.join("not/there/yet")).output().expect("a shell");
-    assert!(told.status.success() && told.stderr.is_empty(), "{}", String::from_utf8_lossy(&told.stderr));
+    let told = Command::new("sh")
+        .args(["-c", SCRIPT, "sh"])
+        .arg(here.join("not/there/yet"))
+        .output()
+        .expect("a shell");
+    assert!(
+        told.status.success() && told.stderr.is_empty(),
+        "{}",
+        String::from_utf8_lossy(&told.stderr)
+    );
     let facts = Facts::parse(&String::from_utf8_lossy(&told.stdout)).expect("an answer");
     assert_eq!(facts.cores, std::thread::available_parallelism().expect("cores").get());
     assert!(facts.value("/proc/sys/vm/max_map_count").is_some(), "{facts:?}");

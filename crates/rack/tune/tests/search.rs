@@ -1,7 +1,11 @@
-//! Tuning on racks that are made up: what helps is kept, what does not is gone, and the way back leads back from anywhere.
+//! Tuning on racks that are made up: what helps is kept, what does not is gone, and the way back
+//! leads back from anywhere.
 
 use proptest::prelude::*;
-use sprat_tune::{Candidate, Change, Class, Journal, Measured, News, Overlay, State, Subject, TuneError, run, undo};
+use sprat_tune::{
+    Candidate, Change, Class, Journal, Measured, News, Overlay, State, Subject, TuneError, run,
+    undo,
+};
 use std::collections::BTreeMap;
 
 /// A rack whose latency is a product of what it is set to.
@@ -54,9 +58,11 @@ impl Subject for Rack<'_> {
     fn present(&mut self, change: &Change) -> Result<Change, String> {
         self.call()?;
         Ok(match change {
-            Change::Host { host, path, .. } => {
-                Change::Host { host: host.clone(), path: path.clone(), value: self.world.files[path].clone() }
-            }
+            Change::Host { host, path, .. } => Change::Host {
+                host: host.clone(),
+                path: path.clone(),
+                value: self.world.files[path].clone(),
+            },
             Change::Instances(_) => Change::Instances(self.world.overlay.clone()),
             Change::Table { .. } => return Err("no tables here".to_owned()),
         })
@@ -66,8 +72,12 @@ impl Subject for Rack<'_> {
         for change in changes {
             self.call()?;
             match change {
-                Change::Host { value, .. } if value == "refused" => return Err("refused".to_owned()),
-                Change::Host { path, value, .. } => _ = self.world.files.insert(path.clone(), value.clone()),
+                Change::Host { value, .. } if value == "refused" => {
+                    return Err("refused".to_owned());
+                }
+                Change::Host { path, value, .. } => {
+                    _ = self.world.files.insert(path.clone(), value.clone())
+                }
                 Change::Instances(overlay) => (self.world.overlay, self.age) = (overlay.clone(), 0),
                 Change::Table { .. } => return Err("no tables here".to_owned()),
             }
@@ -83,11 +93,13 @@ impl Subject for Rack<'_> {
     fn measure(&mut self) -> Result<Measured, String> {
         self.call()?;
         let heap = self.world.overlay.heap_mib.map(|heap| format!("heap = {heap}"));
-        let all = self.world.files.iter().map(|(path, value)| format!("{path} = {value}")).chain(heap);
+        let all =
+            self.world.files.iter().map(|(path, value)| format!("{path} = {value}")).chain(heap);
         let score: f64 = all.filter_map(|setting| self.factors.get(&setting)).product();
         self.measured += 1;
         self.age += 1;
-        let score = score * self.noise[self.measured % self.noise.len()] * self.warmth.powi(self.age - 1);
+        let score =
+            score * self.noise[self.measured % self.noise.len()] * self.warmth.powi(self.age - 1);
         Ok(Measured { score, ..Measured::default() })
     }
 
@@ -99,14 +111,30 @@ impl Subject for Rack<'_> {
 }
 
 fn host(number: usize, class: Class, value: &str) -> Candidate {
-    let change = Change::Host { host: "c0-n1".to_owned(), path: format!("/sys/{number}"), value: value.to_owned() };
-    Candidate { class, what: value.to_owned(), present: "old".to_owned(), why: "", changes: vec![change] }
+    let change = Change::Host {
+        host: "c0-n1".to_owned(),
+        path: format!("/sys/{number}"),
+        value: value.to_owned(),
+    };
+    Candidate {
+        class,
+        what: value.to_owned(),
+        present: "old".to_owned(),
+        why: "",
+        changes: vec![change],
+    }
 }
 
 fn heap(heap: u64) -> Candidate {
     let overlay = Overlay { heap_mib: Some(heap), ..Overlay::default() };
     let changes = vec![Change::Instances(overlay)];
-    Candidate { class: Class::Collector, what: heap.to_string(), present: String::new(), why: "", changes }
+    Candidate {
+        class: Class::Collector,
+        what: heap.to_string(),
+        present: String::new(),
+        why: "",
+        changes,
+    }
 }
 
 fn world(files: usize) -> World {
@@ -124,9 +152,10 @@ fn what_helps_is_kept_and_all_else_is_as_it_was() {
     let mut journal = Journal::open(folder.path()).expect("none yet");
     let before = world(3);
     let mut now = before.clone();
-    let factors = [("/sys/0 = new", 0.5), ("/sys/1 = new", 0.98), ("heap = 512", 0.4), ("heap = 1024", 0.9)]
-        .map(|(setting, factor)| (setting.to_owned(), factor))
-        .into();
+    let factors =
+        [("/sys/0 = new", 0.5), ("/sys/1 = new", 0.98), ("heap = 512", 0.4), ("heap = 1024", 0.9)]
+            .map(|(setting, factor)| (setting.to_owned(), factor))
+            .into();
     let all = [
         heap(512),
         heap(1024),
@@ -138,10 +167,14 @@ fn what_helps_is_kept_and_all_else_is_as_it_was() {
     run(&mut Rack::new(&mut now, &factors), &mut journal, &all).expect("it runs");
     let refused = State::Failed("refused".to_owned());
     // A fiftieth is chance for what has to help, and no harm for what only must not hurt.
-    assert_eq!(states(&journal), [State::Kept, State::Undone, State::Kept, State::Undone, State::Kept, refused]);
+    assert_eq!(
+        states(&journal),
+        [State::Kept, State::Undone, State::Kept, State::Undone, State::Kept, refused]
+    );
     assert_eq!(now.overlay.heap_mib, Some(512));
     assert_eq!(now.files.values().collect::<Vec<_>>(), ["new", "new", "old"]);
-    let (first, last) = (journal.before.expect("measured").score, journal.after.expect("measured").score);
+    let (first, last) =
+        (journal.before.expect("measured").score, journal.after.expect("measured").score);
     assert!((first / last - 1.0 / (0.4 * 0.5 * 0.98)).abs() < 1e-9, "{first} {last}");
 
     let mut again = Journal::open(folder.path()).expect("it was written down");
@@ -163,7 +196,8 @@ fn what_measurements_differ_by_is_no_help() {
     assert_eq!(states(&journal), [State::Undone]);
 }
 
-/// Instances are slow when they have just started. What follows a start is not worse for it, and what does not is not better.
+/// Instances are slow when they have just started. What follows a start is not worse for it, and
+/// what does not is not better.
 #[test]
 fn what_runs_longer_is_not_taken_for_better() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -172,10 +206,12 @@ fn what_runs_longer_is_not_taken_for_better() {
     let factors = [("heap = 512".to_owned(), 0.7), ("/sys/1 = new".to_owned(), 0.7)].into();
     let mut rack = Rack::new(&mut now, &factors);
     rack.warmth = 0.5;
-    let all = [host(0, Class::ReadAhead, "new"), heap(256), heap(512), host(1, Class::ReadAhead, "new")];
+    let all =
+        [host(0, Class::ReadAhead, "new"), heap(256), heap(512), host(1, Class::ReadAhead, "new")];
     run(&mut rack, &mut journal, &all).expect("it runs");
     assert_eq!(states(&journal), [State::Undone, State::Undone, State::Kept, State::Kept]);
-    let (first, last) = (journal.before.expect("measured").score, journal.after.expect("measured").score);
+    let (first, last) =
+        (journal.before.expect("measured").score, journal.after.expect("measured").score);
     assert!((last / first - 0.49).abs() < 1e-9, "{first} {last}");
 }
 

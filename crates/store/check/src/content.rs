@@ -51,7 +51,11 @@ impl Content {
         if own == got {
             return None;
         }
-        let at = own.iter().zip(got).position(|(own, got)| own != got).unwrap_or(own.len().min(got.len()));
+        let at = own
+            .iter()
+            .zip(got)
+            .position(|(own, got)| own != got)
+            .unwrap_or(own.len().min(got.len()));
         Some(format!("{} bytes that differ from byte {at} on", got.len()))
     }
 }

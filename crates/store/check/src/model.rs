@@ -103,7 +103,8 @@ impl Model {
         self.objects.get(&key).copied().unwrap_or_default()
     }
 
-    /// Holds an answer against the model, which learns what it could not know: versions of new objects.
+    /// Holds an answer against the model, which learns what it could not know: versions of new
+    /// objects.
     ///
     /// # Errors
     /// What does not agree.
@@ -146,26 +147,40 @@ impl Model {
                 return Err(wrong(&key, expected.to_string(), expected.told(&outcome)));
             }
         }
-        let missed = left.into_iter().filter(|(_, known)| known.content.is_some()).min_by(|a, b| a.0.cmp(&b.0));
+        let missed = left
+            .into_iter()
+            .filter(|(_, known)| known.content.is_some())
+            .min_by(|a, b| a.0.cmp(&b.0));
         missed.map_or(Ok(()), |(key, known)| {
-            Err(wrong(&key, Self::expect(known, Action::Get).to_string(), "no such object".to_owned()))
+            Err(wrong(
+                &key,
+                Self::expect(known, Action::Get).to_string(),
+                "no such object".to_owned(),
+            ))
         })
     }
 
     fn expect(known: Known, action: Action) -> Expected {
         let refused = |condition: Condition| !condition.holds(known.current());
-        let next =
-            if known.content.is_some() { Version::Exactly(known.version + 1) } else { Version::Above(known.version) };
+        let next = if known.content.is_some() {
+            Version::Exactly(known.version + 1)
+        } else {
+            Version::Above(known.version)
+        };
         match (action, known.content) {
             (Action::Get, Some(content)) => Expected::Found(content, known.version),
-            (Action::Put { condition, .. } | Action::Remove { condition }, _) if refused(condition) => {
+            (Action::Put { condition, .. } | Action::Remove { condition }, _)
+                if refused(condition) =>
+            {
                 Expected::Conflict(known.current())
             }
             (Action::Put { content, .. }, _) => Expected::Stored(content, next),
             (Action::Remove { .. }, Some(_)) => Expected::Removed(known.version),
             (Action::Get | Action::Remove { .. }, None) => Expected::Missing,
             (Action::Increment { delta }, content) => {
-                let sum = content.map_or(Some(0), Content::number).and_then(|number| number.checked_add(delta));
+                let sum = content
+                    .map_or(Some(0), Content::number)
+                    .and_then(|number| number.checked_add(delta));
                 sum.map_or(Expected::NotANumber, |sum| Expected::Summed(sum, next))
             }
         }
@@ -182,14 +197,18 @@ impl Expected {
             (Self::Stored(content, own), &Outcome::Stored { version }) if own.allows(version) => {
                 Some(Known { content: Some(content), version })
             }
-            (Self::Summed(own, at), &Outcome::Summed { sum, version }) if own == sum && at.allows(version) => {
+            (Self::Summed(own, at), &Outcome::Summed { sum, version })
+                if own == sum && at.allows(version) =>
+            {
                 Some(Known { content: Some(Content::Number(sum)), version })
             }
             (Self::Removed(own), &Outcome::Removed { version }) if own == version => {
                 Some(Known { content: None, version })
             }
             (Self::Conflict(own), Outcome::Conflict { current }) if own == *current => Some(known),
-            (Self::Missing, Outcome::Missing) | (Self::NotANumber, Outcome::NotANumber) => Some(known),
+            (Self::Missing, Outcome::Missing) | (Self::NotANumber, Outcome::NotANumber) => {
+                Some(known)
+            }
             _ => None,
         }
     }
@@ -197,10 +216,12 @@ impl Expected {
     /// An answer in words, with how its value differs from the one that was expected.
     fn told(self, outcome: &Outcome) -> String {
         match (self, outcome) {
-            (Self::Found(content, _), Outcome::Found { version, value }) => match content.difference(value) {
-                Some(difference) => format!("version {version}, {difference}"),
-                None => format!("version {version}, the same bytes"),
-            },
+            (Self::Found(content, _), Outcome::Found { version, value }) => {
+                match content.difference(value) {
+                    Some(difference) => format!("version {version}, {difference}"),
+                    None => format!("version {version}, the same bytes"),
+                }
+            }
             _ => outcome.to_string(),
         }
     }

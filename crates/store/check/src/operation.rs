@@ -108,7 +108,9 @@ impl fmt::Display for Outcome {
             Self::Stored { version } => write!(f, "version {version}"),
             Self::Summed { sum, version } => write!(f, "the sum {sum}, version {version}"),
             Self::Removed { version } => write!(f, "the removal of version {version}"),
-            Self::Conflict { current: Some(version) } => write!(f, "a conflict with version {version}"),
+            Self::Conflict { current: Some(version) } => {
+                write!(f, "a conflict with version {version}")
+            }
             Self::Conflict { current: None } => write!(f, "a conflict, as there is no such object"),
             Self::NotANumber => write!(f, "a refusal: no number there, or the sum overflows"),
         }

@@ -78,7 +78,8 @@ pub struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    /// A check in `table`, which is new, of what `work` draws; `depth` operations are under way at a time, at least one.
+    /// A check in `table`, which is new, of what `work` draws; `depth` operations are under way at
+    /// a time, at least one.
     pub fn new(client: &'a mut Client, table: Table, work: Work, depth: usize) -> Self {
         let (model, shared) = (Model::default(), Shared::new(depth.max(1)));
         let under_way = VecDeque::with_capacity(depth);
@@ -91,8 +92,8 @@ impl<'a> Run<'a> {
         self.counts
     }
 
-    /// `operations` operations, and a look at the whole table at the end: within, what does not agree. `progress` is told how many
-    /// have been asked for.
+    /// `operations` operations, and a look at the whole table at the end: within, what does not
+    /// agree. `progress` is told how many have been asked for.
     ///
     /// # Errors
     /// When the client gets no answer, or the store's makes no sense.
@@ -127,7 +128,11 @@ impl<'a> Run<'a> {
             Asked::Shared(number)
         } else {
             let under_way = &self.under_way;
-            let busy = |key| under_way.iter().any(|(_, other)| matches!(other, Asked::Alone(one) if one.key == key));
+            let busy = |key| {
+                under_way
+                    .iter()
+                    .any(|(_, other)| matches!(other, Asked::Alone(one) if one.key == key))
+            };
             Asked::Alone(Operation { number, ..self.work.draw(&self.model, busy) })
         };
         let Table(table) = self.table;
@@ -148,7 +153,10 @@ impl<'a> Run<'a> {
                 }
             }
         };
-        let ticket = self.client.submit(&request).map_err(|source| Broken { place: asked.place(), source })?;
+        let ticket = self
+            .client
+            .submit(&request)
+            .map_err(|source| Broken { place: asked.place(), source })?;
         self.counts.sent(asked, value.len());
         self.under_way.push_back((ticket, asked));
         Ok(())
@@ -178,7 +186,10 @@ impl<'a> Run<'a> {
         let (mut rows, mut after) = (Vec::new(), None);
         loop {
             let place = || "the scan of the table at the end".to_owned();
-            let page = self.client.scan(self.table, after).map_err(|source| Broken { place: place(), source })?;
+            let page = self
+                .client
+                .scan(self.table, after)
+                .map_err(|source| Broken { place: place(), source })?;
             rows.extend(page.rows);
             after = page.next;
             if after.is_none() {
@@ -186,7 +197,8 @@ impl<'a> Run<'a> {
             }
         }
         self.counts.objects = rows.len();
-        let (shared, rows): (Vec<Row>, Vec<Row>) = rows.into_iter().partition(|row| row.key == SHARED_KEY.as_bytes());
+        let (shared, rows): (Vec<Row>, Vec<Row>) =
+            rows.into_iter().partition(|row| row.key == SHARED_KEY.as_bytes());
         let judged = self.shared.judge_end(shared.first());
         Ok(judged.and_then(|()| self.model.judge_all(rows.into_iter())))
     }
@@ -196,7 +208,12 @@ impl Asked {
     fn place(self) -> String {
         match self {
             Self::Alone(operation) => {
-                format!("operation {}, {} of {:?}", operation.number, operation.action, key_name(operation.key))
+                format!(
+                    "operation {}, {} of {:?}",
+                    operation.number,
+                    operation.action,
+                    key_name(operation.key)
+                )
             }
             Self::Shared(number) => format!("operation {number}, increment by 1 of {SHARED_KEY:?}"),
         }
@@ -205,7 +222,9 @@ impl Asked {
     /// `None` when an increment's answer is no number.
     fn outcome(self, answer: &Answer<'_>) -> Option<Outcome> {
         let version = answer.number;
-        let summed = || Some(Outcome::Summed { sum: i64::from_le_bytes(answer.body.try_into().ok()?), version });
+        let summed = || {
+            Some(Outcome::Summed { sum: i64::from_le_bytes(answer.body.try_into().ok()?), version })
+        };
         Some(match self {
             _ if answer.status == Status::NotFound => Outcome::Missing,
             Self::Shared(_) => summed()?,

@@ -1,4 +1,5 @@
-//! A number to which several operations under way add one each: whatever their order, every sum from 1 on is told to one of them.
+//! A number to which several operations under way add one each: whatever their order, every sum
+//! from 1 on is told to one of them.
 
 use std::collections::BTreeSet;
 
@@ -10,10 +11,12 @@ use super::operation::Outcome;
 /// The key of the number.
 pub const SHARED_KEY: &str = "shared";
 
-/// The number, as it must be. A sum that is told twice, or to nobody, is an addition that was done twice, or not at all.
+/// The number, as it must be. A sum that is told twice, or to nobody, is an addition that was done
+/// twice, or not at all.
 #[derive(Clone, Debug)]
 pub struct Shared {
-    /// Additions under way at a time, at most. They may be done in any order; what was asked later than that many others is done later.
+    /// Additions under way at a time, at most. They may be done in any order; what was asked later
+    /// than that many others is done later.
     depth: usize,
     asked: u64,
     /// All sums up to here have been told.
@@ -23,8 +26,8 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Nothing added yet; `depth` additions under way at a time, at most, whose answers are taken in the order in which they were
-    /// asked for.
+    /// Nothing added yet; `depth` additions under way at a time, at most, whose answers are taken
+    /// in the order in which they were asked for.
     #[must_use]
     pub fn new(depth: usize) -> Self {
         Self { depth, asked: 0, told: 0, ahead: BTreeSet::new() }
@@ -50,7 +53,8 @@ impl Shared {
             Outcome::Summed { sum, .. } => u64::try_from(*sum).ok(),
             _ => None,
         };
-        let fresh = |sum: &u64| (self.told + 1..=self.asked).contains(sum) && !self.ahead.contains(sum);
+        let fresh =
+            |sum: &u64| (self.told + 1..=self.asked).contains(sum) && !self.ahead.contains(sum);
         if let Some(sum) = sum.filter(fresh) {
             self.ahead.insert(sum);
             while self.ahead.remove(&(self.told + 1)) {
@@ -62,7 +66,8 @@ impl Shared {
             let expected = format!("the sum {} before, which was told to nobody", self.told + 1);
             return Err(Self::wrong(Some(number), expected, outcome.to_string()));
         }
-        let expected = format!("a sum from {} to {} that nobody has been told", self.told + 1, self.asked);
+        let expected =
+            format!("a sum from {} to {} that nobody has been told", self.told + 1, self.asked);
         Err(Self::wrong(Some(number), expected, outcome.to_string()))
     }
 
@@ -92,6 +97,12 @@ impl Shared {
             Some(_) => "increment by 1, with others under way,",
             None => "the scan of the table at the end",
         };
-        Disagreement { operation, asked: asked.to_owned(), key: SHARED_KEY.to_owned(), expected, got }
+        Disagreement {
+            operation,
+            asked: asked.to_owned(),
+            key: SHARED_KEY.to_owned(),
+            expected,
+            got,
+        }
     }
 }

@@ -16,9 +16,16 @@ const COUNTERS: usize = 4;
 /// Gets, puts, removals and increments in a hundred operations.
 pub const MIX: [(&str, u64); 4] = [("get", 40), ("put", 35), ("removal", 10), ("increment", 15)];
 
-/// Sizes in a hundred puts, bytes, from and to. Of the longest kind one in four has the most bytes there can be.
-pub const SIZES: [(u64, usize, usize); 6] =
-    [(10, 0, 0), (5, 8, 8), (55, 1, 200), (20, 201, 10_000), (8, 10_001, 100_000), (2, 100_001, MAX_VALUE)];
+/// Sizes in a hundred puts, bytes, from and to. Of the longest kind one in four has the most bytes
+/// there can be.
+pub const SIZES: [(u64, usize, usize); 6] = [
+    (10, 0, 0),
+    (5, 8, 8),
+    (55, 1, 200),
+    (20, 201, 10_000),
+    (8, 10_001, 100_000),
+    (2, 100_001, MAX_VALUE),
+];
 
 /// The operations of a seed: the same seed, and the same answers, give the same.
 #[derive(Clone, Debug)]
@@ -42,8 +49,8 @@ impl Work {
         Self { longest, ..self }
     }
 
-    /// The next operation. `busy` objects have an operation under way, whose answer the model does not know yet: they
-    /// are left alone. There are fewer of them than half of [`KEYS`].
+    /// The next operation. `busy` objects have an operation under way, whose answer the model does
+    /// not know yet: they are left alone. There are fewer of them than half of [`KEYS`].
     pub fn draw(&mut self, model: &Model, busy: impl Fn(usize) -> bool) -> Operation {
         self.drawn += 1;
         let mut key = self.index(KEYS);
@@ -53,7 +60,10 @@ impl Work {
         let of_hundred = self.random.below(100);
         let action = match kind(of_hundred) {
             0 => Action::Get,
-            1 => Action::Put { content: self.content(key), condition: self.condition(model.version(key)) },
+            1 => Action::Put {
+                content: self.content(key),
+                condition: self.condition(model.version(key)),
+            },
             2 => Action::Remove { condition: self.condition(model.version(key)) },
             _ => {
                 // Mostly where there is a number.

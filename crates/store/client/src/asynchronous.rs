@@ -31,8 +31,8 @@ struct Order {
     finish: Finish,
 }
 
-/// A connection to a cluster that can be cloned and shared. The thread behind it ends when the last clone is gone
-/// and what is under way has ended.
+/// A connection to a cluster that can be cloned and shared. The thread behind it ends when the last
+/// clone is gone and what is under way has ended.
 #[derive(Clone)]
 pub struct AsyncClient {
     orders: SyncSender<Order>,
@@ -71,7 +71,8 @@ impl<T> Future for Call<T> {
     }
 }
 
-/// The thread's end of a call: whoever waits hears of it, also when the thread ends without an answer.
+/// The thread's end of a call: whoever waits hears of it, also when the thread ends without an
+/// answer.
 struct End<T> {
     shared: Arc<Mutex<Shared<T>>>,
     told: bool,
@@ -108,28 +109,43 @@ impl AsyncClient {
         let options = options.clone();
         let run = move || {
             let seed = random();
-            let opened = Core::new(&coordinator, local, options.identity.as_ref(), seed).and_then(|mut core| {
-                if options.patient {
-                    core.wait_for_coordinators();
-                }
-                let idle = Idle::new(Policy::of(options.waiting), Nanos(0));
-                Ok((core, idle.map_err(|cause| Error::Endpoint(format!("cannot make an eventfd: {cause}")))?))
-            });
+            let opened = Core::new(&coordinator, local, options.identity.as_ref(), seed).and_then(
+                |mut core| {
+                    if options.patient {
+                        core.wait_for_coordinators();
+                    }
+                    let idle = Idle::new(Policy::of(options.waiting), Nanos(0));
+                    Ok((
+                        core,
+                        idle.map_err(|cause| {
+                            Error::Endpoint(format!("cannot make an eventfd: {cause}"))
+                        })?,
+                    ))
+                },
+            );
             match opened {
                 Ok((core, idle)) => {
                     let bell = idle.waker();
                     if report.send(Ok(bell)).is_ok() {
-                        Runner { core, idle, inbox, timeout: options.timeout, under_way: HashMap::new() }.run();
+                        Runner {
+                            core,
+                            idle,
+                            inbox,
+                            timeout: options.timeout,
+                            under_way: HashMap::new(),
+                        }
+                        .run();
                     }
                 }
                 Err(error) => drop(report.send(Err(error))),
             }
         };
-        thread::Builder::new()
-            .name("sprat-client".into())
-            .spawn(run)
-            .map_err(|cause| Error::Endpoint(format!("cannot start the client's thread: {cause}")))?;
-        let bell = opened.recv().map_err(|_| Error::Endpoint("the client's thread ended at once".into()))??;
+        thread::Builder::new().name("sprat-client".into()).spawn(run).map_err(|cause| {
+            Error::Endpoint(format!("cannot start the client's thread: {cause}"))
+        })?;
+        let bell = opened
+            .recv()
+            .map_err(|_| Error::Endpoint("the client's thread ended at once".into()))??;
         Ok(Self { orders, bell })
     }
 
@@ -142,20 +158,27 @@ impl AsyncClient {
 
     /// Stores an object if the condition holds. Gives its version.
     pub fn put(&self, table: Table, key: &[u8], value: &[u8], condition: Condition) -> Call<u64> {
-        self.call(&Request::Write { table: table.0, key, value, condition }, |answer| Ok(answer.number))
+        self.call(&Request::Write { table: table.0, key, value, condition }, |answer| {
+            Ok(answer.number)
+        })
     }
 
-    /// Removes an object if the condition holds. Gives the version it had; `None` when there was none.
+    /// Removes an object if the condition holds. Gives the version it had; `None` when there was
+    /// none.
     pub fn remove(&self, table: Table, key: &[u8], condition: Condition) -> Call<Option<u64>> {
         self.call(&Request::Remove { table: table.0, key, condition }, |answer| {
             Ok((answer.status == Status::Ok).then_some(answer.number))
         })
     }
 
-    /// Adds to a 64-bit integer; an absent one counts as zero. Gives the sum and the object's version.
+    /// Adds to a 64-bit integer; an absent one counts as zero. Gives the sum and the object's
+    /// version.
     pub fn increment_i64(&self, table: Table, key: &[u8], delta: i64) -> Call<(i64, u64)> {
         self.call(&Request::IncrementI64 { table: table.0, key, delta }, |answer| {
-            let sum = answer.body.try_into().map_err(|_| Error::Protocol { server: "the server".into() })?;
+            let sum = answer
+                .body
+                .try_into()
+                .map_err(|_| Error::Protocol { server: "the server".into() })?;
             Ok((i64::from_le_bytes(sum), answer.number))
         })
     }
@@ -175,7 +198,8 @@ impl AsyncClient {
         self.order(request, move |core, answer| {
             let answer = Error::judge(&answer?, SERVER, 0, &name)?;
             let table = Records::new(answer.body).table();
-            let table = table.ok_or_else(|| Error::Protocol { server: "the coordinator".into() })?;
+            let table =
+                table.ok_or_else(|| Error::Protocol { server: "the coordinator".into() })?;
             core.learn(&table)?;
             Ok(Table(table.id))
         })
@@ -247,14 +271,20 @@ impl Runner {
             let mut ended = Vec::new();
             let polled = self.core.poll(now, &mut |tag, answer| {
                 let answer = answer.map(|answer| (answer, answer.body.to_vec()));
-                ended.push((tag, answer.map(|(answer, body)| (answer.status, answer.count, answer.number, body))));
+                ended.push((
+                    tag,
+                    answer.map(|(answer, body)| (answer.status, answer.count, answer.number, body)),
+                ));
             });
             for (tag, answer) in ended {
                 worked = true;
                 let Some(finish) = self.under_way.remove(&tag) else { continue };
                 match answer {
                     Ok((status, count, number, body)) => {
-                        finish(&mut self.core, Ok(Answer { status, more: false, count, number, body: &body }));
+                        finish(
+                            &mut self.core,
+                            Ok(Answer { status, more: false, count, number, body: &body }),
+                        );
                     }
                     Err(error) => finish(&mut self.core, Err(error)),
                 }
@@ -281,7 +311,9 @@ impl Runner {
         let request = Request::parse(&order.request);
         let begun = match request {
             Ok(request) => self.core.submit(now, tag, &request, now + self.timeout),
-            Err(malformed) => Err(Error::Refused { server: "this client".into(), reason: malformed.to_string() }),
+            Err(malformed) => {
+                Err(Error::Refused { server: "this client".into(), reason: malformed.to_string() })
+            }
         };
         match begun {
             Ok(()) => drop(self.under_way.insert(tag, order.finish)),
@@ -313,7 +345,9 @@ mod tests {
         assert!(Pin::new(&mut call).poll(&mut Context::from_waker(&waker)).is_pending());
         drop(end);
         assert!(woken.0.load(std::sync::atomic::Ordering::Relaxed));
-        let Poll::Ready(Err(Error::Endpoint(why))) = Pin::new(&mut call).poll(&mut Context::from_waker(&waker)) else {
+        let Poll::Ready(Err(Error::Endpoint(why))) =
+            Pin::new(&mut call).poll(&mut Context::from_waker(&waker))
+        else {
             panic!("it has ended")
         };
         assert!(why.contains("has ended"), "{why}");

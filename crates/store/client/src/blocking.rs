@@ -19,7 +19,8 @@ use std::time::{Duration, Instant};
 pub struct Options {
     /// Locator of the coordinator; of several, all of them with commas between.
     pub coordinator: String,
-    /// Locator of our own end, for transports that know no operating system to ask: `fast+dpdk`, with the device.
+    /// Locator of our own end, for transports that know no operating system to ask: `fast+dpdk`,
+    /// with the device.
     pub local: Option<String>,
     /// How long an operation may take in all, repeats included.
     pub timeout: Duration,
@@ -50,7 +51,11 @@ impl Options {
     /// The locators as such.
     pub(crate) fn locators(&self) -> Result<(Locators, Option<Locator>), Error> {
         let endpoint = |error: sprat_net::LocatorError| Error::Endpoint(error.to_string());
-        let local = self.local.as_deref().map(|text| text.parse::<Locator>().map_err(endpoint)).transpose()?;
+        let local = self
+            .local
+            .as_deref()
+            .map(|text| text.parse::<Locator>().map_err(endpoint))
+            .transpose()?;
         Ok((self.coordinator.parse().map_err(endpoint)?, local))
     }
 }
@@ -78,7 +83,13 @@ impl Kept {
     }
 
     fn answer(&self) -> Answer<'_> {
-        Answer { status: self.status, more: self.more, count: self.count, number: self.number, body: &self.body }
+        Answer {
+            status: self.status,
+            more: self.more,
+            count: self.count,
+            number: self.number,
+            body: &self.body,
+        }
     }
 }
 
@@ -95,7 +106,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects to a cluster. Sends nothing yet: a coordinator that is down shows with the first operation.
+    /// Connects to a cluster. Sends nothing yet: a coordinator that is down shows with the first
+    /// operation.
     ///
     /// # Errors
     /// [`Error::Endpoint`] when the locator is of no use.
@@ -106,8 +118,9 @@ impl Client {
         if options.patient {
             core.wait_for_coordinators();
         }
-        let idle = Idle::new(Policy::of(options.waiting), Nanos(0))
-            .map_err(|cause| Error::Endpoint(format!("cannot make an eventfd to wait on: {cause}")))?;
+        let idle = Idle::new(Policy::of(options.waiting), Nanos(0)).map_err(|cause| {
+            Error::Endpoint(format!("cannot make an eventfd to wait on: {cause}"))
+        })?;
         Ok(Self {
             core,
             idle,
@@ -147,7 +160,13 @@ impl Client {
     ///
     /// # Errors
     /// [`Error::Conflict`] when it does not hold; others of [`Error`].
-    pub fn put_if(&mut self, table: Table, key: &[u8], value: &[u8], condition: Condition) -> Result<u64, Error> {
+    pub fn put_if(
+        &mut self,
+        table: Table,
+        key: &[u8],
+        value: &[u8],
+        condition: Condition,
+    ) -> Result<u64, Error> {
         self.call(&Request::Write { table: table.0, key, value, condition }, |answer| answer.number)
     }
 
@@ -159,22 +178,34 @@ impl Client {
         self.remove_if(table, key, Condition::None)
     }
 
-    /// Removes an object if the condition holds. Returns the version it had; `None` when there was none.
+    /// Removes an object if the condition holds. Returns the version it had; `None` when there was
+    /// none.
     ///
     /// # Errors
     /// [`Error::Conflict`] when it does not hold; others of [`Error`].
-    pub fn remove_if(&mut self, table: Table, key: &[u8], condition: Condition) -> Result<Option<u64>, Error> {
+    pub fn remove_if(
+        &mut self,
+        table: Table,
+        key: &[u8],
+        condition: Condition,
+    ) -> Result<Option<u64>, Error> {
         self.call(&Request::Remove { table: table.0, key, condition }, |answer| {
             (answer.status == Status::Ok).then_some(answer.number)
         })
     }
 
-    /// Adds to a 64-bit integer; an absent one counts as zero. Returns the sum and the object's version.
+    /// Adds to a 64-bit integer; an absent one counts as zero. Returns the sum and the object's
+    /// version.
     ///
     /// # Errors
     /// [`Error::NotANumber`] when the object is no integer counter or the sum overflows; others of
     /// [`Error`].
-    pub fn increment_i64(&mut self, table: Table, key: &[u8], delta: i64) -> Result<(i64, u64), Error> {
+    pub fn increment_i64(
+        &mut self,
+        table: Table,
+        key: &[u8],
+        delta: i64,
+    ) -> Result<(i64, u64), Error> {
         let request = Request::IncrementI64 { table: table.0, key, delta };
         let (sum, version) = self.call(&request, |answer| (word(answer), answer.number))?;
         Ok((i64::from_le_bytes(sum.ok_or_else(|| self.protocol())?), version))
@@ -185,7 +216,12 @@ impl Client {
     /// # Errors
     /// [`Error::NotANumber`] when the object is no double counter or the sum is not finite; others
     /// of [`Error`].
-    pub fn increment_f64(&mut self, table: Table, key: &[u8], delta: f64) -> Result<(f64, u64), Error> {
+    pub fn increment_f64(
+        &mut self,
+        table: Table,
+        key: &[u8],
+        delta: f64,
+    ) -> Result<(f64, u64), Error> {
         let request = Request::IncrementF64 { table: table.0, key, delta };
         let (sum, version) = self.call(&request, |answer| (word(answer), answer.number))?;
         Ok((f64::from_le_bytes(sum.ok_or_else(|| self.protocol())?), version))
@@ -196,11 +232,12 @@ impl Client {
     /// # Errors
     /// [`Error`].
     pub fn scan(&mut self, table: Table, after: Option<u64>) -> Result<Page, Error> {
-        self.call(&Request::Scan { table: table.0, after }, Page::of)?.ok_or_else(|| self.protocol())
+        self.call(&Request::Scan { table: table.0, after }, Page::of)?
+            .ok_or_else(|| self.protocol())
     }
 
-    /// How much a table holds: the sum of what each of its servers tells. While tablets move between servers, objects may be counted
-    /// twice.
+    /// How much a table holds: the sum of what each of its servers tells. While tablets move
+    /// between servers, objects may be counted twice.
     ///
     /// # Errors
     /// [`Error`].
@@ -224,17 +261,22 @@ impl Client {
             if self.now() >= until {
                 return Err(Error::Recovering { table: table.0, waited: self.timeout });
             }
-            #[expect(clippy::disallowed_methods, reason = "a blocking client's thread is the caller's")]
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "a blocking client's thread is the caller's"
+            )]
             std::thread::sleep(LOOK_AGAIN);
             self.locate(table)?;
         }
     }
 
     fn stats_of(&mut self, table: Table, server: Target) -> Result<TableStats, Error> {
-        let stats = self.call_at(Some(server), "", &Request::TableStats { table: table.0 }, |answer| {
-            let bytes = sprat_wire::op::Records::new(answer.body).counter().map(|(_, bytes)| bytes)?;
-            Some(TableStats { objects: answer.number, bytes })
-        })?;
+        let stats =
+            self.call_at(Some(server), "", &Request::TableStats { table: table.0 }, |answer| {
+                let bytes =
+                    sprat_wire::op::Records::new(answer.body).counter().map(|(_, bytes)| bytes)?;
+                Some(TableStats { objects: answer.number, bytes })
+            })?;
         stats.ok_or_else(|| self.protocol())
     }
 
@@ -248,7 +290,8 @@ impl Client {
         }
     }
 
-    /// Makes a table, unless there is one of that name. In a cluster that keeps replicas it is spread over all servers, up to 16.
+    /// Makes a table, unless there is one of that name. In a cluster that keeps replicas it is
+    /// spread over all servers, up to 16.
     ///
     /// # Errors
     /// [`Error`].
@@ -273,7 +316,9 @@ impl Client {
     }
 
     fn one_table(&mut self, name: &str, request: &Request<'_>) -> Result<Table, Error> {
-        let table = self.call_named(name, request, |answer| sprat_wire::op::Records::new(answer.body).table())?;
+        let table = self.call_named(name, request, |answer| {
+            sprat_wire::op::Records::new(answer.body).table()
+        })?;
         let table = table.ok_or_else(|| self.protocol())?;
         self.core.learn(&table)?;
         Ok(Table(table.id))
@@ -287,8 +332,8 @@ impl Client {
         self.call_named(name, &Request::DropTable { name }, |_| ())
     }
 
-    /// Has a tablet, or a part of one, moved to another server while it is served. Returns when that is written down: when it is done,
-    /// [`list_tables`](Self::list_tables) tells.
+    /// Has a tablet, or a part of one, moved to another server while it is served. Returns when
+    /// that is written down: when it is done, [`list_tables`](Self::list_tables) tells.
     ///
     /// # Errors
     /// [`Error::Refused`] says why not; others of [`Error`].
@@ -296,7 +341,8 @@ impl Client {
         self.call(&Request::MoveTablet { table: table.0, to, range: &range.into() }, |_| ())
     }
 
-    /// Has all tablets of a server moved to others, and none given to it; or, with `drain` false, has it given some again.
+    /// Has all tablets of a server moved to others, and none given to it; or, with `drain` false,
+    /// has it given some again.
     ///
     /// # Errors
     /// [`Error::Refused`] says why not; others of [`Error`].
@@ -325,11 +371,14 @@ impl Client {
     /// # Errors
     /// [`Error`].
     pub fn server_stats(&mut self, locator: &str) -> Result<Vec<Counter>, Error> {
-        let locator: Locator =
-            locator.parse().map_err(|error: sprat_net::LocatorError| Error::Endpoint(error.to_string()))?;
+        let locator: Locator = locator
+            .parse()
+            .map_err(|error: sprat_net::LocatorError| Error::Endpoint(error.to_string()))?;
         let target = self.core.target(&locator)?;
         self.call_at(Some(target), "", &Request::ServerStats, |answer| {
-            list(answer, |records| records.counter().map(|(name, value)| Counter { name: name.to_owned(), value }))
+            list(answer, |records| {
+                records.counter().map(|(name, value)| Counter { name: name.to_owned(), value })
+            })
         })?
     }
 
@@ -338,7 +387,9 @@ impl Client {
     /// # Errors
     /// [`Error`].
     pub fn leader(&mut self) -> Result<(u64, String), Error> {
-        self.call(&Request::WhoLeads, |answer| (answer.number, String::from_utf8_lossy(answer.body).into_owned()))
+        self.call(&Request::WhoLeads, |answer| {
+            (answer.number, String::from_utf8_lossy(answer.body).into_owned())
+        })
     }
 
     /// Whether the one coordinator that this client was told of leads, and in which term.
@@ -369,17 +420,23 @@ impl Client {
         Ok(Ticket(tag))
     }
 
-    /// Waits for the answer to a submitted operation and gives it to `take`. A status other than `Ok` and
-    /// `NotFound` is an error.
+    /// Waits for the answer to a submitted operation and gives it to `take`. A status other than
+    /// `Ok` and `NotFound` is an error.
     ///
     /// # Errors
     /// [`Error`].
     ///
     /// # Panics
     /// When the ticket was waited for before.
-    pub fn wait<T>(&mut self, ticket: Ticket, take: impl FnOnce(&Answer<'_>) -> T) -> Result<T, Error> {
+    pub fn wait<T>(
+        &mut self,
+        ticket: Ticket,
+        take: impl FnOnce(&Answer<'_>) -> T,
+    ) -> Result<T, Error> {
         let coordinator = self.coordinator.clone();
-        self.wait_whatever(ticket, |answer| Error::judge(answer, &coordinator, 0, "").map(|answer| take(&answer)))?
+        self.wait_whatever(ticket, |answer| {
+            Error::judge(answer, &coordinator, 0, "").map(|answer| take(&answer))
+        })?
     }
 
     /// As [`wait`](Self::wait), whatever the answer's status is.
@@ -389,7 +446,11 @@ impl Client {
     ///
     /// # Panics
     /// As [`wait`](Self::wait).
-    pub fn wait_whatever<T>(&mut self, ticket: Ticket, take: impl FnOnce(&Answer<'_>) -> T) -> Result<T, Error> {
+    pub fn wait_whatever<T>(
+        &mut self,
+        ticket: Ticket,
+        take: impl FnOnce(&Answer<'_>) -> T,
+    ) -> Result<T, Error> {
         loop {
             if let Some(kept) = self.kept.remove(&ticket.0) {
                 return Ok(take(&kept?.answer()));
@@ -399,8 +460,8 @@ impl Client {
         }
     }
 
-    /// The client without its waiting, for load generators. Operations of [`submit`](Self::submit) must have been
-    /// waited for.
+    /// The client without its waiting, for load generators. Operations of [`submit`](Self::submit)
+    /// must have been waited for.
     #[must_use]
     pub fn into_core(self) -> Core {
         self.core
@@ -420,7 +481,11 @@ impl Client {
         Error::Protocol { server: self.coordinator.to_string() }
     }
 
-    fn call<T>(&mut self, request: &Request<'_>, take: impl FnMut(&Answer<'_>) -> T) -> Result<T, Error> {
+    fn call<T>(
+        &mut self,
+        request: &Request<'_>,
+        take: impl FnMut(&Answer<'_>) -> T,
+    ) -> Result<T, Error> {
         self.call_at(None, "", request, take)
     }
 
@@ -433,7 +498,8 @@ impl Client {
         self.call_at(None, name, request, take)
     }
 
-    /// One operation from beginning to end, on the caller's thread. The answer is read where it lies.
+    /// One operation from beginning to end, on the caller's thread. The answer is read where it
+    /// lies.
     fn call_at<T>(
         &mut self,
         target: Option<Target>,
@@ -453,10 +519,9 @@ impl Client {
         let mut result = None;
         while result.is_none() {
             self.round(Some((tag, &mut |answer: Result<Answer<'_>, Error>| {
-                result =
-                    Some(answer.and_then(|answer| {
-                        Error::judge(&answer, &coordinator, table, name).map(|answer| take(&answer))
-                    }));
+                result = Some(answer.and_then(|answer| {
+                    Error::judge(&answer, &coordinator, table, name).map(|answer| take(&answer))
+                }));
             })))?;
         }
         result.expect("the loop ended")

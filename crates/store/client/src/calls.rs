@@ -18,10 +18,12 @@ pub const MAX_PENDING: usize = 16_384;
 
 const _: () = assert!(MAX_PENDING <= MAX_LANES as usize);
 
-/// How long an operation that may be executed twice is tried with one server before it is asked whether another has it.
+/// How long an operation that may be executed twice is tried with one server before it is asked
+/// whether another has it.
 pub const ATTEMPT: Duration = Duration::from_millis(400);
 
-/// The same when it was tried before, doubled each time up to [`ATTEMPT`]: who knew no other server a moment ago may know one by now.
+/// The same when it was tried before, doubled each time up to [`ATTEMPT`]: who knew no other server
+/// a moment ago may know one by now.
 const NEXT_ATTEMPT: Duration = Duration::from_millis(50);
 
 /// How often it is asked who has what nobody has for now.
@@ -46,8 +48,8 @@ const KEEP_BYTES: usize = 4096;
 const SPARE_BUFFERS: usize = 4;
 const SPARE_BYTES: usize = 2 << 20;
 
-/// Where answers go: the operation's tag, and its answer or why there is none. What the answer borrows is gone
-/// when the function returns.
+/// Where answers go: the operation's tag, and its answer or why there is none. What the answer
+/// borrows is gone when the function returns.
 pub type Sink<'a> = &'a mut dyn FnMut(u64, Result<Answer<'_>, Error>);
 
 /// What is known of an operation from its beginning on.
@@ -109,7 +111,9 @@ impl Pending {
     fn timeout(&self, now: Nanos) -> Error {
         let (server, waited) = (self.target.peer.to_string(), now.since(self.begun));
         match (self.repeats, self.table) {
-            (Repeats::ById | Repeats::Never, _) if self.perhaps => Error::Indeterminate { server, waited },
+            (Repeats::ById | Repeats::Never, _) if self.perhaps => {
+                Error::Indeterminate { server, waited }
+            }
             (_, Some(table)) if self.sought => Error::Recovering { table, waited },
             _ => Error::Timeout { server, waited },
         }
@@ -168,7 +172,12 @@ impl Calls {
         let index = match self.free.pop() {
             Some(index) => index,
             None if self.entries.len() < MAX_PENDING => {
-                self.entries.push(Entry { pending: None, request: Vec::new(), backoff: BACKOFF.0, sequence: 0 });
+                self.entries.push(Entry {
+                    pending: None,
+                    request: Vec::new(),
+                    backoff: BACKOFF.0,
+                    sequence: 0,
+                });
                 u32::try_from(self.entries.len() - 1).expect("MAX_PENDING fits")
             }
             None => return Err(Error::TooManyPending(MAX_PENDING)),
@@ -232,14 +241,16 @@ impl Calls {
         self.pending(index).roams
     }
 
-    /// A coordinator that does not lead, or does not answer, and whom it named, since this was last asked.
+    /// A coordinator that does not lead, or does not answer, and whom it named, since this was last
+    /// asked.
     pub(crate) fn take_strayed(&mut self) -> Option<(Target, String)> {
         self.strayed.take()
     }
 
     /// From here on the operation is for another server.
     pub(crate) fn aim(&mut self, index: u32, target: Target) {
-        let pending = self.entries[index as usize].pending.as_mut().expect("an operation under way");
+        let pending =
+            self.entries[index as usize].pending.as_mut().expect("an operation under way");
         (pending.target, pending.sought) = (target, false);
     }
 
@@ -276,20 +287,27 @@ impl Calls {
         }
     }
 
-    /// Doubts where the tables of operations are that have waited long for a server and cannot be tried with another.
+    /// Doubts where the tables of operations are that have waited long for a server and cannot be
+    /// tried with another.
     pub(crate) fn doubt_old(&mut self, now: Nanos) {
         let old = self.entries.iter().filter_map(|entry| entry.pending.as_ref());
-        let old =
-            old.filter(|pending| !pending.may_repeat(now) && !pending.given_up && now.since(pending.begun) > ATTEMPT);
+        let old = old.filter(|pending| {
+            !pending.may_repeat(now) && !pending.given_up && now.since(pending.begun) > ATTEMPT
+        });
         self.doubts.extend(old.filter_map(|pending| pending.table));
     }
 
-    /// A table is there. Of operations that were sent elsewhere, and cannot be tried again, nobody will ever hear.
+    /// A table is there. Of operations that were sent elsewhere, and cannot be tried again, nobody
+    /// will ever hear.
     pub(crate) fn give_up(&mut self, now: Nanos, table: u32, place: &Place, sink: Sink<'_>) {
         let waiting: Vec<u32> = self.due.iter().map(|&Reverse((_, index))| index).collect();
         for (index, entry) in (0..).zip(&mut self.entries) {
             let Some(pending) = &mut entry.pending else { continue };
-            if pending.table != Some(table) || pending.may_repeat(now) || pending.given_up || waiting.contains(&index) {
+            if pending.table != Some(table)
+                || pending.may_repeat(now)
+                || pending.given_up
+                || waiting.contains(&index)
+            {
                 continue;
             }
             if place.of(&parsed(&entry.request)).is_some_and(|target| target != pending.target) {
@@ -309,14 +327,17 @@ impl Calls {
     pub(crate) fn end_refused(&mut self, error: &Error, sink: Sink<'_>) {
         let mut ended = Vec::new();
         for (index, entry) in (0..).zip(&mut self.entries) {
-            if let Some(pending) = entry.pending.as_mut().filter(|pending| pending.roams && !pending.given_up) {
+            if let Some(pending) =
+                entry.pending.as_mut().filter(|pending| pending.roams && !pending.given_up)
+            {
                 pending.given_up = true;
                 ended.push((index, pending.tag));
             }
         }
         let waiting = std::mem::take(&mut self.due).into_vec();
-        let (over, waiting): (Vec<_>, Vec<_>) =
-            waiting.into_iter().partition(|&Reverse((_, index))| ended.iter().any(|&(one, _)| one == index));
+        let (over, waiting): (Vec<_>, Vec<_>) = waiting
+            .into_iter()
+            .partition(|&Reverse((_, index))| ended.iter().any(|&(one, _)| one == index));
         self.due = waiting.into();
         for Reverse((_, index)) in over {
             self.remove(index);
@@ -324,15 +345,19 @@ impl Calls {
         ended.into_iter().for_each(|(_, tag)| sink(tag, Err(error.clone())));
     }
 
-    /// An operation's bytes, and until when to try it: what may be executed twice is given up early, so that it can be tried
-    /// with whoever has the table by then.
+    /// An operation's bytes, and until when to try it: what may be executed twice is given up
+    /// early, so that it can be tried with whoever has the table by then.
     pub(crate) fn request(&self, now: Nanos, index: u32) -> (&[u8], Nanos) {
         let pending = self.pending(index);
         let attempt = match pending.tries {
             0 if !self.is_silent(pending.target) => ATTEMPT,
             tries => ATTEMPT.min(NEXT_ATTEMPT * (1 << tries.min(8))),
         };
-        let until = if pending.may_repeat(now) { pending.deadline.min(now + attempt) } else { pending.deadline };
+        let until = if pending.may_repeat(now) {
+            pending.deadline.min(now + attempt)
+        } else {
+            pending.deadline
+        };
         (&self.entries[index as usize].request, until)
     }
 
@@ -351,7 +376,8 @@ impl Calls {
     /// Has an operation wait until somebody has what it is for.
     pub(crate) fn seek(&mut self, now: Nanos, index: u32, table: u32) {
         self.doubts.push(table);
-        self.entries[index as usize].pending.as_mut().expect("an operation under way").sought = true;
+        self.entries[index as usize].pending.as_mut().expect("an operation under way").sought =
+            true;
         self.begin_again_in(now, index, SEEK);
     }
 
@@ -399,7 +425,13 @@ impl Calls {
         None
     }
 
-    fn end(&mut self, now: Nanos, index: u32, result: Result<Response<'_>, CallFailure>, sink: Sink<'_>) {
+    fn end(
+        &mut self,
+        now: Nanos,
+        index: u32,
+        result: Result<Response<'_>, CallFailure>,
+        sink: Sink<'_>,
+    ) {
         if self.pending(index).given_up {
             self.remove(index);
             return;
@@ -417,11 +449,14 @@ impl Calls {
                     && let Some(table) = pending.table
                     && now < pending.deadline
                 {
-                    // It was not executed; the coordinator knows whether the table is elsewhere, or no more.
+                    // It was not executed; the coordinator knows whether the table is elsewhere, or
+                    // no more.
                     self.doubts.push(table);
                     return self.retry(now, index);
                 }
-                if let Some(answer) = answer.filter(|answer| pending.roams && answer.status == Status::NotLeading) {
+                if let Some(answer) =
+                    answer.filter(|answer| pending.roams && answer.status == Status::NotLeading)
+                {
                     let named = str::from_utf8(answer.body).unwrap_or_default().to_owned();
                     self.strayed.get_or_insert((pending.target, named));
                     let at = (now + NEXT_COORDINATOR).min(pending.deadline);
@@ -432,7 +467,11 @@ impl Calls {
                 if unknown && pending.perhaps {
                     return sink(pending.tag, Err(pending.timeout(now)));
                 }
-                sink(pending.tag, answer.ok_or_else(|| Error::Protocol { server: pending.target.peer.to_string() }));
+                sink(
+                    pending.tag,
+                    answer
+                        .ok_or_else(|| Error::Protocol { server: pending.target.peer.to_string() }),
+                );
             }
             Err(failure) => {
                 let Entry { pending, request, .. } = &mut self.entries[index as usize];
@@ -441,7 +480,9 @@ impl Calls {
                 if maybe_executed(&failure) {
                     pending.perhaps = true;
                     if pending.repeats == Repeats::ById {
-                        OperationId::mark_again(&mut request[REQUEST_BYTES..][..OPERATION_ID_BYTES]);
+                        OperationId::mark_again(
+                            &mut request[REQUEST_BYTES..][..OPERATION_ID_BYTES],
+                        );
                     }
                 }
                 let pending = *pending;
@@ -476,7 +517,9 @@ fn parsed(bytes: &[u8]) -> Request<'_> {
 /// Whether nothing came back, rather than that there was no time or no room.
 fn is_silence(failure: &CallFailure) -> bool {
     match failure {
-        CallFailure::Deadline { .. } | CallFailure::Unreachable { .. } | CallFailure::Lost { .. } => true,
+        CallFailure::Deadline { .. }
+        | CallFailure::Unreachable { .. }
+        | CallFailure::Lost { .. } => true,
         CallFailure::Overloaded { .. } | CallFailure::Refused(_) => false,
     }
 }
@@ -486,7 +529,8 @@ fn maybe_executed(failure: &CallFailure) -> bool {
         CallFailure::Deadline { maybe_executed }
         | CallFailure::Unreachable { maybe_executed }
         | CallFailure::Lost { maybe_executed } => maybe_executed,
-        // Turned away, but a copy of the request may be under way and meet a server that is less busy.
+        // Turned away, but a copy of the request may be under way and meet a server that is less
+        // busy.
         CallFailure::Overloaded { .. } => true,
         CallFailure::Refused(_) => false,
     }
@@ -526,8 +570,11 @@ impl Handler for Completions<'_> {
 
     #[inline]
     fn completed(&mut self, now: Nanos, call: CallId, result: Result<Response<'_>, CallFailure>) {
-        let session =
-            self.sessions.iter().find(|session| session.id == call.session()).expect("a session of this port");
+        let session = self
+            .sessions
+            .iter()
+            .find(|session| session.id == call.session())
+            .expect("a session of this port");
         self.calls.end(now, session.slots[call.slot()], result, self.sink);
     }
 }

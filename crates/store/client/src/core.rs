@@ -1,8 +1,9 @@
 //! The client without clock, thread or waiting: operations in, answers out.
 //!
-//! [`Core`] knows which server a table is with, keeps sessions to servers, and sends an operation again when that
-//! is safe: when it surely was not executed, when executing it twice changes nothing, or when it has an id by which it
-//! is known again. Everything else that fails is reported, with whether it may have been executed.
+//! [`Core`] knows which server a table is with, keeps sessions to servers, and sends an operation
+//! again when that is safe: when it surely was not executed, when executing it twice changes
+//! nothing, or when it has an id by which it is known again. Everything else that fails is
+//! reported, with whether it may have been executed.
 
 use crate::calls::{ATTEMPT, Calls, Deliver, Pending, Repeats, Sink};
 use crate::error::Error;
@@ -48,7 +49,8 @@ enum Aim {
     Coordinator,
 }
 
-/// A client that takes operations and frames and hands out answers, when it is called and not otherwise.
+/// A client that takes operations and frames and hands out answers, when it is called and not
+/// otherwise.
 pub struct Core {
     ports: Vec<Port>,
     calls: Calls,
@@ -72,14 +74,15 @@ pub struct Core {
 }
 
 impl Core {
-    /// A client of the cluster whose coordinators are there, one of which leads. Sends nothing yet. `seed` is drawn for this client:
-    /// it is known by it to servers, which keep what its operations came to. `local` is its own end, for a
-    /// transport that has to be told what it is: see [`Role::Connect`]. With an `identity` it speaks only to that cluster's members;
+    /// A client of the cluster whose coordinators are there, one of which leads. Sends nothing yet.
+    /// `seed` is drawn for this client: it is known by it to servers, which keep what its
+    /// operations came to. `local` is its own end, for a transport that has to be told what it
+    /// is: see [`Role::Connect`]. With an `identity` it speaks only to that cluster's members;
     /// its time zero is then now.
     ///
     /// # Errors
-    /// [`Error::Endpoint`] when a coordinator's transport cannot be opened or its name is unknown, or there are more than
-    /// [`MAX_COORDINATORS`].
+    /// [`Error::Endpoint`] when a coordinator's transport cannot be opened or its name is unknown,
+    /// or there are more than [`MAX_COORDINATORS`].
     pub fn new(
         coordinators: &Locators,
         local: Option<Locator>,
@@ -97,7 +100,11 @@ impl Core {
     ///
     /// # Errors
     /// As [`new`](Self::new).
-    pub fn over(drivers: Vec<(&'static str, AnyDriver)>, coordinators: &Locators, seed: u64) -> Result<Self, Error> {
+    pub fn over(
+        drivers: Vec<(&'static str, AnyDriver)>,
+        coordinators: &Locators,
+        seed: u64,
+    ) -> Result<Self, Error> {
         let mut core = Self::empty(seed);
         for (transport, driver) in drivers {
             core.add_port(transport, driver)?;
@@ -109,9 +116,12 @@ impl Core {
     fn find_coordinators(&mut self, coordinators: &Locators) -> Result<(), Error> {
         if coordinators.len() > MAX_COORDINATORS {
             let count = coordinators.len();
-            return Err(Error::Endpoint(format!("{count} coordinators; a cluster has at most {MAX_COORDINATORS}")));
+            return Err(Error::Endpoint(format!(
+                "{count} coordinators; a cluster has at most {MAX_COORDINATORS}"
+            )));
         }
-        self.coordinators = coordinators.iter().map(|locator| self.target(locator)).collect::<Result<_, _>>()?;
+        self.coordinators =
+            coordinators.iter().map(|locator| self.target(locator)).collect::<Result<_, _>>()?;
         Ok(())
     }
 
@@ -144,7 +154,9 @@ impl Core {
     /// # Errors
     /// [`Error::Endpoint`].
     pub fn target(&mut self, locator: &Locator) -> Result<Target, Error> {
-        let endpoint = |reason: &dyn std::fmt::Display| Error::Endpoint(format!("cannot reach `{locator}`: {reason}"));
+        let endpoint = |reason: &dyn std::fmt::Display| {
+            Error::Endpoint(format!("cannot reach `{locator}`: {reason}"))
+        };
         let peer = *locator
             .resolve()
             .map_err(|cause| endpoint(&cause))?
@@ -154,7 +166,9 @@ impl Core {
         let found = self.ports.iter().position(|port| port.serves(transport, peer));
         let port = match found {
             Some(port) => port,
-            None if self.ports.len() >= MAX_PORTS => return Err(endpoint(&"too many kinds of transport in use")),
+            None if self.ports.len() >= MAX_PORTS => {
+                return Err(endpoint(&"too many kinds of transport in use"));
+            }
             None => {
                 let driver = AnyDriver::open(locator, Role::Connect(self.local.as_ref()))
                     .map_err(|cause| Error::Endpoint(cause.to_string()))?;
@@ -177,10 +191,13 @@ impl Core {
     /// then the client goes on trying.
     fn heed_refusals(&mut self, sink: Sink<'_>) {
         let refusals = (0..).zip(&mut self.ports);
-        let refusals =
-            refusals.flat_map(|(port, of)| std::iter::from_fn(|| of.take_refusal()).map(move |peer| (port, peer)));
+        let refusals = refusals.flat_map(|(port, of)| {
+            std::iter::from_fn(|| of.take_refusal()).map(move |peer| (port, peer))
+        });
         let refusals: Vec<Target> = refusals.map(|(port, peer)| Target { port, peer }).collect();
-        let Some(refused) = self.refused.as_mut().filter(|_| !self.calls.has_heard()) else { return };
+        let Some(refused) = self.refused.as_mut().filter(|_| !self.calls.has_heard()) else {
+            return;
+        };
         refused.extend(refusals);
         if !refused.is_empty() && self.coordinators.iter().all(|one| refused.contains(one)) {
             // The next operation tries all of them again.
@@ -217,11 +234,13 @@ impl Core {
     pub fn learn(&mut self, table: &TableRecord) -> Result<(), Error> {
         let mut targets = BTreeMap::new();
         for text in table.locators().into_iter().filter(|text| !text.is_empty()) {
-            let locator: Locator = text.parse().map_err(|error| Error::Endpoint(format!("{error}")))?;
+            let locator: Locator =
+                text.parse().map_err(|error| Error::Endpoint(format!("{error}")))?;
             targets.insert(text, self.target(&locator)?);
         }
         let target = |text: &str| targets.get(text).copied();
-        let tablets = table.tablets.iter().map(|tablet| (tablet.first, target(&tablet.locator))).collect();
+        let tablets =
+            table.tablets.iter().map(|tablet| (tablet.first, target(&tablet.locator))).collect();
         self.tables.learn(table.id, Place { seed: table.seed, tablets, stale: false });
         Ok(())
     }
@@ -246,22 +265,32 @@ impl Core {
         self.calls.len()
     }
 
-    /// Submits an operation; its answer will come with `tag`, by `deadline` at the latest. It leaves with the
-    /// next [`poll`](Self::poll) or [`flush`](Self::flush), together with others.
+    /// Submits an operation; its answer will come with `tag`, by `deadline` at the latest. It
+    /// leaves with the next [`poll`](Self::poll) or [`flush`](Self::flush), together with
+    /// others.
     ///
     /// # Errors
-    /// At once, and then nothing was submitted: limits, an unknown table, [`Error::TooManyPending`].
+    /// At once, and then nothing was submitted: limits, an unknown table,
+    /// [`Error::TooManyPending`].
     #[inline]
     ///
     /// # Panics
     /// When the tag's highest bit is set: that is for the client's own questions.
-    pub fn submit(&mut self, now: Nanos, tag: u64, request: &Request<'_>, deadline: Nanos) -> Result<(), Error> {
+    pub fn submit(
+        &mut self,
+        now: Nanos,
+        tag: u64,
+        request: &Request<'_>,
+        deadline: Nanos,
+    ) -> Result<(), Error> {
         assert!(tag & PLACE == 0, "the highest bit of a tag is the client's own");
         let aim = match request.table() {
             Some(table) => {
                 let place = self.tables.get(table).ok_or(Error::TableDropped(table))?;
                 match place.of(request) {
-                    Some(target) if place.stale && self.calls.is_silent(target) => Aim::Perhaps(table, target),
+                    Some(target) if place.stale && self.calls.is_silent(target) => {
+                        Aim::Perhaps(table, target)
+                    }
                     Some(target) => Aim::Table(table, target),
                     None => Aim::Nobody(table),
                 }
@@ -286,7 +315,14 @@ impl Core {
         self.begin(now, tag, Aim::At(target), request, deadline)
     }
 
-    fn begin(&mut self, now: Nanos, tag: u64, aim: Aim, request: &Request<'_>, deadline: Nanos) -> Result<(), Error> {
+    fn begin(
+        &mut self,
+        now: Nanos,
+        tag: u64,
+        aim: Aim,
+        request: &Request<'_>,
+        deadline: Nanos,
+    ) -> Result<(), Error> {
         check(request)?;
         let repeats = Repeats::of(request);
         let (table, target) = match aim {
@@ -324,8 +360,9 @@ impl Core {
         }
     }
 
-    /// Takes what has arrived, hands answers to `sink`, does what is due, and sends. Returns whether anything
-    /// arrived or ended: whoever waits for an operation looks again before it rests.
+    /// Takes what has arrived, hands answers to `sink`, does what is due, and sends. Returns
+    /// whether anything arrived or ended: whoever waits for an operation looks again before it
+    /// rests.
     ///
     /// # Errors
     /// [`Error::Endpoint`] when a driver can no longer receive.
@@ -338,10 +375,14 @@ impl Core {
         let caller = sink;
         let sink = &mut |tag, answer: Result<Answer<'_>, Error>| match tag & PLACE {
             0 => caller(tag, answer),
-            _ => places.push((tag, answer.map(|answer| (answer.status, Records::new(answer.body).table())))),
+            _ => places.push((
+                tag,
+                answer.map(|answer| (answer.status, Records::new(answer.body).table())),
+            )),
         };
         for port in &mut self.ports {
-            // One that is only kept for what may come has timers too, and callers sleep until the earliest.
+            // One that is only kept for what may come has timers too, and callers sleep until the
+            // earliest.
             if all || !port.is_idle() || port.next_deadline().is_some_and(|due| due <= now) {
                 let mut deliver = Deliver { calls: &mut self.calls, sink };
                 worked |= port.turn(now, &mut deliver)?;
@@ -440,8 +481,8 @@ impl Core {
         }
     }
 
-    /// Has the driver at a table's server send an echo of `bytes` bytes, past the server itself: of transports that
-    /// bypass the kernel. [`poll`](Self::poll) takes it in.
+    /// Has the driver at a table's server send an echo of `bytes` bytes, past the server itself: of
+    /// transports that bypass the kernel. [`poll`](Self::poll) takes it in.
     ///
     /// # Errors
     /// [`Error::TableDropped`]; [`Error::Endpoint`] when the driver does not do that.
@@ -450,7 +491,8 @@ impl Core {
         self.ports[port].ping(peer.ip(), number, bytes)
     }
 
-    /// Has it noted when the next request to a table's server leaves for the driver, and when its answer comes from there.
+    /// Has it noted when the next request to a table's server leaves for the driver, and when its
+    /// answer comes from there.
     ///
     /// # Errors
     /// [`Error::TableDropped`].
@@ -486,7 +528,8 @@ impl Core {
         self.ports.iter().map(Port::counters)
     }
 
-    /// What to sleep on while operations are under way, until the next call: see [`sprat_net::Driver::sources`].
+    /// What to sleep on while operations are under way, until the next call: see
+    /// [`sprat_net::Driver::sources`].
     #[must_use]
     pub fn sources(&self) -> Sources<'_> {
         let mut sources = Sources::default();
@@ -505,8 +548,12 @@ pub(crate) fn check(request: &Request<'_>) -> Result<(), Error> {
         return Err(Error::KeyTooLarge(key.len()));
     }
     match *request {
-        Request::Write { value, .. } if value.len() > MAX_VALUE => Err(Error::ValueTooLarge(value.len())),
-        Request::CreateTable { name, .. } | Request::DropTable { name } | Request::FindTable { name }
+        Request::Write { value, .. } if value.len() > MAX_VALUE => {
+            Err(Error::ValueTooLarge(value.len()))
+        }
+        Request::CreateTable { name, .. }
+        | Request::DropTable { name }
+        | Request::FindTable { name }
             if !(1..=MAX_TABLE_NAME).contains(&name.len()) =>
         {
             Err(Error::BadTableName(name.to_owned()))

@@ -16,9 +16,12 @@ pub enum Error {
         current: Option<u64>,
     },
     /// There is no table of that name.
-    #[error("no table named {0:?}; `sprat table list` shows those there are, `sprat table create {0}` makes it")]
+    #[error(
+        "no table named {0:?}; `sprat table list` shows those there are, `sprat table create {0}` makes it"
+    )]
     NoSuchTable(String),
-    /// The table was dropped while in use; or this client has never opened it, and knows no table by its number.
+    /// The table was dropped while in use; or this client has never opened it, and knows no table
+    /// by its number.
     #[error("table {0} is gone: it was dropped (or it was not opened by this client)")]
     TableDropped(u32),
     /// The key is too long.
@@ -34,7 +37,9 @@ pub enum Error {
     #[error("cannot increment: {0}")]
     NotANumber(Uncountable),
     /// Live data fills the server's memory; nothing was changed.
-    #[error("the server's memory is full of live data; remove objects, or start it with more --memory")]
+    #[error(
+        "the server's memory is full of live data; remove objects, or start it with more --memory"
+    )]
     MemoryFull,
     /// The server's disk has no room for more; nothing was changed.
     #[error("{0}; remove objects, or make space on that disk: writes then go on by themselves")]
@@ -56,7 +61,8 @@ pub enum Error {
         /// Whether the operation may take effect later.
         perhaps: bool,
     },
-    /// No answer in time to an operation that changes something: it may or may not have been executed.
+    /// No answer in time to an operation that changes something: it may or may not have been
+    /// executed.
     #[error(
         "no answer from {server} within {waited:?}: the operation may or may not have been executed; read before trying again"
     )]
@@ -84,7 +90,8 @@ pub enum Error {
         /// How long.
         waited: Duration,
     },
-    /// The server of this part of the table is gone, and nobody serves it yet. The operation was not executed, or changes nothing.
+    /// The server of this part of the table is gone, and nobody serves it yet. The operation was
+    /// not executed, or changes nothing.
     #[error(
         "table {table}: the server of this part of it is gone, and others have not brought it back within {waited:?}; \
          `sprat status` says how far they are and what they lack. Trying again is safe"
@@ -97,7 +104,9 @@ pub enum Error {
     },
     /// No coordinator listens at any of the addresses given, and none was ever reached. Nothing was
     /// executed.
-    #[error("connection refused: no coordinator listens at {0}; is it running, and is that its address?")]
+    #[error(
+        "connection refused: no coordinator listens at {0}; is it running, and is that its address?"
+    )]
     ConnectionRefused(String),
     /// No server has enlisted with the coordinator.
     #[error("the coordinator knows no server yet; start one with `sprat server -C {0}`")]
@@ -111,7 +120,9 @@ pub enum Error {
         reason: String,
     },
     /// Who we are may not do that.
-    #[error("{server} does not let this identity do that; `sprat key show` tells what it is good for")]
+    #[error(
+        "{server} does not let this identity do that; `sprat key show` tells what it is good for"
+    )]
     Denied {
         /// Who refused.
         server: String,
@@ -120,13 +131,17 @@ pub enum Error {
     #[error("{0}")]
     Endpoint(String),
     /// The answer makes no sense: a newer or broken server.
-    #[error("{server} gave an answer that this client does not understand; are both of the same version?")]
+    #[error(
+        "{server} gave an answer that this client does not understand; are both of the same version?"
+    )]
     Protocol {
         /// Who.
         server: String,
     },
     /// As many operations are under way as the client takes; take answers first.
-    #[error("{0} operations are under way, the most this client takes; take answers before submitting more")]
+    #[error(
+        "{0} operations are under way, the most this client takes; take answers before submitting more"
+    )]
     TooManyPending(usize),
 }
 
@@ -157,9 +172,14 @@ impl Error {
         )
     }
 
-    /// An answer whose status is `Ok` or `NotFound`; of any other, the error. `server` gave it, `table` and `name`
-    /// are what was asked about.
-    pub(crate) fn judge<'a>(answer: &Answer<'a>, server: &str, table: u32, name: &str) -> Result<Answer<'a>, Self> {
+    /// An answer whose status is `Ok` or `NotFound`; of any other, the error. `server` gave it,
+    /// `table` and `name` are what was asked about.
+    pub(crate) fn judge<'a>(
+        answer: &Answer<'a>,
+        server: &str,
+        table: u32,
+        name: &str,
+    ) -> Result<Answer<'a>, Self> {
         match answer.status {
             Status::Ok | Status::NotFound => Ok(*answer),
             status => Err(Self::of_status(status, answer.number, answer.body, server, table, name)),
@@ -167,7 +187,14 @@ impl Error {
     }
 
     /// The error for an answer's status other than `Ok` and `NotFound`.
-    fn of_status(status: Status, number: u64, body: &[u8], server: &str, table: u32, name: &str) -> Self {
+    fn of_status(
+        status: Status,
+        number: u64,
+        body: &[u8],
+        server: &str,
+        table: u32,
+        name: &str,
+    ) -> Self {
         let reason = || String::from_utf8_lossy(body).into_owned();
         match status {
             Status::Conflict => Self::Conflict { current: (number != 0).then_some(number) },
@@ -177,9 +204,11 @@ impl Error {
             Status::MemoryFull => Self::MemoryFull,
             Status::DiskFull => Self::DiskFull(reason()),
             Status::WritesStopped => Self::WritesStopped(reason()),
-            Status::TooFewServers => {
-                Self::TooFewServers { server: server.to_owned(), reason: reason(), perhaps: number != 0 }
-            }
+            Status::TooFewServers => Self::TooFewServers {
+                server: server.to_owned(),
+                reason: reason(),
+                perhaps: number != 0,
+            },
             Status::Denied => Self::Denied { server: server.to_owned() },
             Status::NoServer => Self::NoServer(server.to_owned()),
             Status::Malformed

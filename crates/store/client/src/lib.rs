@@ -1,9 +1,10 @@
 //! The Rust client of the store: blocking and async, pipelined.
 //!
-//! - [`Client`]: one call after another on the caller's own thread, which spins while it waits (lowest latency);
-//!   or many at once with [`Client::submit`] and [`Client::wait`].
+//! - [`Client`]: one call after another on the caller's own thread, which spins while it waits
+//!   (lowest latency); or many at once with [`Client::submit`] and [`Client::wait`].
 //! - [`AsyncClient`]: futures, for any executor; a thread of its own does the waiting.
-//! - [`Core`]: what both are made of, without clock or thread: for load generators and the simulator.
+//! - [`Core`]: what both are made of, without clock or thread: for load generators and the
+//!   simulator.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), sprat_client::Error> {

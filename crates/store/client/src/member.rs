@@ -21,7 +21,9 @@ impl Member {
     pub(crate) fn new(identity: &Arc<Identity>) -> Result<Self, Error> {
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let name = &identity.certificate().name;
-        identity.check(unix).map_err(|why| Error::Endpoint(format!("identity `{name}` cannot be used: {why}")))?;
+        identity
+            .check(unix)
+            .map_err(|why| Error::Endpoint(format!("identity `{name}` cannot be used: {why}")))?;
         Ok(Self { identity: Arc::clone(identity), unix })
     }
 

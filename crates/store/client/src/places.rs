@@ -11,7 +11,8 @@ pub const MAX_KNOWN_TABLES: usize = 4096;
 pub(crate) struct Place {
     /// Seed of its keys' positions.
     pub(crate) seed: u64,
-    /// First positions, ascending from zero, and who serves the tablet that begins there; nobody for now, for `None`.
+    /// First positions, ascending from zero, and who serves the tablet that begins there; nobody
+    /// for now, for `None`.
     pub(crate) tablets: Vec<(u64, Option<Target>)>,
     /// One of those has not answered since this was learned.
     pub(crate) stale: bool,
@@ -60,9 +61,13 @@ impl Places {
         Some(&self.known[self.last].1)
     }
 
-    /// From here on it is there. Of more than [`MAX_KNOWN_TABLES`] all others are forgotten, and looked up again by whoever uses them.
+    /// From here on it is there. Of more than [`MAX_KNOWN_TABLES`] all others are forgotten, and
+    /// looked up again by whoever uses them.
     pub(crate) fn learn(&mut self, table: u32, place: Place) {
-        assert!(place.tablets.first().is_some_and(|&(first, _)| first == 0), "tablets begin at the beginning");
+        assert!(
+            place.tablets.first().is_some_and(|&(first, _)| first == 0),
+            "tablets begin at the beginning"
+        );
         match self.known.binary_search_by_key(&table, |&(id, _)| id) {
             Ok(at) => self.known[at].1 = place,
             Err(_) if self.known.len() >= MAX_KNOWN_TABLES => self.known = vec![(table, place)],

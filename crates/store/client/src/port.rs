@@ -21,7 +21,8 @@ pub(crate) struct Port {
     passed: Passed,
 }
 
-/// When the latest request and answer passed between the client's code and its driver, as [`stamp`]s; 0 for not.
+/// When the latest request and answer passed between the client's code and its driver, as
+/// [`stamp`]s; 0 for not.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Passed {
     on: bool,
@@ -32,7 +33,12 @@ pub struct Passed {
 }
 
 impl Port {
-    pub(crate) fn new(transport: &'static str, driver: AnyDriver, seed: u64, credentials: Option<Credentials>) -> Self {
+    pub(crate) fn new(
+        transport: &'static str,
+        driver: AnyDriver,
+        seed: u64,
+        credentials: Option<Credentials>,
+    ) -> Self {
         let config = Config { slots: MAX_SLOTS, ..Config::default() };
         let mut endpoint = Endpoint::new(&config, seed);
         if let Some(credentials) = credentials {
@@ -51,7 +57,8 @@ impl Port {
 
     pub(crate) fn serves(&self, transport: &str, peer: SocketAddr) -> bool {
         // A connection-only TCP driver reaches both families; a UDP socket has one.
-        let family = self.transport == "tcp" || self.driver.local_addr().is_ipv4() == peer.is_ipv4();
+        let family =
+            self.transport == "tcp" || self.driver.local_addr().is_ipv4() == peer.is_ipv4();
         self.transport == transport && family
     }
 
@@ -91,7 +98,9 @@ impl Port {
             Ok(call) => session.slots[call.slot()] = index,
             Err(CallError::Late) => calls.retry(now, index), // where its deadline ends it
             Err(CallError::NoSlot | CallError::Closed) => self.waiting.push(index),
-            Err(CallError::TooLong(bytes)) => unreachable!("operations are within limits, this one has {bytes} bytes"),
+            Err(CallError::TooLong(bytes)) => {
+                unreachable!("operations are within limits, this one has {bytes} bytes")
+            }
         }
     }
 
@@ -114,7 +123,11 @@ impl Port {
     }
 
     /// Takes what has arrived and does what is due.
-    pub(crate) fn turn(&mut self, now: Nanos, deliver: &mut Deliver<'_, '_>) -> Result<bool, Error> {
+    pub(crate) fn turn(
+        &mut self,
+        now: Nanos,
+        deliver: &mut Deliver<'_, '_>,
+    ) -> Result<bool, Error> {
         let Self { driver, endpoint, sessions, passed, .. } = self;
         let Passed { on, left, came } = passed;
         let mut handler = deliver.with(sessions);
@@ -125,7 +138,9 @@ impl Port {
                 }
                 endpoint.receive(now, from, frame, &mut handler, &mut Stamped::new(tx, left, *on));
             })
-            .map_err(|cause| Error::Endpoint(format!("the {} driver failed: {cause}", self.transport)))?;
+            .map_err(|cause| {
+                Error::Endpoint(format!("the {} driver failed: {cause}", self.transport))
+            })?;
         endpoint.poll(now, &mut handler, &mut Stamped::new(driver.tx(), left, *on));
         if !self.waiting.is_empty() {
             for index in std::mem::take(&mut self.waiting) {
@@ -139,7 +154,12 @@ impl Port {
     pub(crate) fn ping(&mut self, peer: IpAddr, number: u32, bytes: usize) -> Result<(), Error> {
         match self.driver.ping(peer, number, bytes) {
             true => self.pinging = true,
-            false => return Err(Error::Endpoint(format!("the {} driver sends no pings to {peer}", self.transport))),
+            false => {
+                return Err(Error::Endpoint(format!(
+                    "the {} driver sends no pings to {peer}",
+                    self.transport
+                )));
+            }
         }
         Ok(())
     }
@@ -156,10 +176,15 @@ impl Port {
     }
 
     pub(crate) fn flush(&mut self) {
-        self.endpoint.flush(&mut Stamped::new(self.driver.tx(), &mut self.passed.left, self.passed.on));
+        self.endpoint.flush(&mut Stamped::new(
+            self.driver.tx(),
+            &mut self.passed.left,
+            self.passed.on,
+        ));
     }
 
-    /// Has the passing of requests and answers noted from here on, the next request's from the start.
+    /// Has the passing of requests and answers noted from here on, the next request's from the
+    /// start.
     pub(crate) fn note_passing(&mut self) {
         self.passed = Passed { on: true, left: 0, came: 0 };
     }

@@ -90,7 +90,9 @@ impl Page {
             value: item.value.to_vec(),
             value_type: item.value_type,
         };
-        let rows = Items::new(answer.body, answer.count).map(|item| item.map(row)).collect::<Option<_>>()?;
+        let rows = Items::new(answer.body, answer.count)
+            .map(|item| item.map(row))
+            .collect::<Option<_>>()?;
         Some(Self { rows, next: answer.more.then_some(answer.number) })
     }
 }
@@ -103,7 +105,9 @@ pub(crate) fn list<'a, T>(
     let mut records = Records::new(answer.body);
     let mut all = Vec::new();
     while !records.is_done() {
-        all.push(next(&mut records).ok_or_else(|| Error::Protocol { server: "the server".into() })?);
+        all.push(
+            next(&mut records).ok_or_else(|| Error::Protocol { server: "the server".into() })?,
+        );
     }
     Ok(all)
 }

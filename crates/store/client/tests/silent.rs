@@ -1,9 +1,14 @@
-//! What a client does when a server is silent, in virtual time: how long it waits before it asks who has that server's tables.
+//! What a client does when a server is silent, in virtual time: how long it waits before it asks
+//! who has that server's tables.
 
 use sprat_client::Core;
 use sprat_net::{AnyDriver, Driver as _, Hub, HubOptions, Locator, Locators, Nanos};
-use sprat_rpc::{CallFailure, CallId, Config, Endpoint, Handler, Outcome, Repeat, Reply, RequestId, Response};
-use sprat_wire::op::{Answer, Request, Status, TableRecord, TabletRecord, encode_answer, push_table};
+use sprat_rpc::{
+    CallFailure, CallId, Config, Endpoint, Handler, Outcome, Repeat, Reply, RequestId, Response,
+};
+use sprat_wire::op::{
+    Answer, Request, Status, TableRecord, TabletRecord, encode_answer, push_table,
+};
 use std::cell::Cell;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -33,7 +38,8 @@ fn record(table: u32, port: u16) -> TableRecord {
     TableRecord { id: table, name: format!("table {table}"), seed: 1, tablets }
 }
 
-/// Who is asked where tables are, and says that one server has them all; and who has them, and has no object.
+/// Who is asked where tables are, and says that one server has them all; and who has them, and has
+/// no object.
 struct Answers {
     has_all: Rc<Cell<u16>>,
     body: Vec<u8>,
@@ -45,7 +51,9 @@ impl Handler for Answers {
 
     fn request(&mut self, _: Nanos, _: RequestId, payload: &[u8]) -> Outcome<()> {
         self.asked += 1;
-        let Ok((request, _)) = Request::parse_with_id(payload) else { panic!("the client sent no request") };
+        let Ok((request, _)) = Request::parse_with_id(payload) else {
+            panic!("the client sent no request")
+        };
         self.body.clear();
         let status = match request {
             Request::LocateTable { table } => {
@@ -89,9 +97,12 @@ impl World {
         };
         let nodes = [COORDINATOR, LIVELY].map(node).into();
         let coordinators: Locators = locator(COORDINATOR).parse().expect("a locator");
-        let mut core = Core::over(vec![("fast+udp", port(CLIENT))], &coordinators, 7).expect("a client");
-        core.target(&locator(SILENT).parse::<Locator>().expect("a locator")).expect("of that transport");
-        (0..TABLES).for_each(|table| core.learn(&record(table, SILENT)).expect("its locator is right"));
+        let mut core =
+            Core::over(vec![("fast+udp", port(CLIENT))], &coordinators, 7).expect("a client");
+        core.target(&locator(SILENT).parse::<Locator>().expect("a locator"))
+            .expect("of that transport");
+        (0..TABLES)
+            .for_each(|table| core.learn(&record(table, SILENT)).expect("its locator is right"));
         Self { now: Nanos(0), hub, nodes, core, has_all }
     }
 
@@ -104,7 +115,9 @@ impl World {
         let mut ended = None;
         while ended.is_none() {
             self.step();
-            let sink = &mut |_, answer: Result<Answer<'_>, _>| ended = Some(answer.map(|answer| answer.status));
+            let sink = &mut |_, answer: Result<Answer<'_>, _>| {
+                ended = Some(answer.map(|answer| answer.status))
+            };
             self.core.poll(self.now, sink).expect("the driver works");
         }
         assert!(matches!(ended, Some(Ok(Status::NotFound))), "{ended:?}");
@@ -116,7 +129,9 @@ impl World {
         self.hub.deliver_until(self.now);
         let now = self.now;
         for (driver, endpoint, answers) in &mut self.nodes {
-            driver.receive(&mut |tx, from, frame| endpoint.receive(now, from, frame, answers, tx)).expect("it works");
+            driver
+                .receive(&mut |tx, from, frame| endpoint.receive(now, from, frame, answers, tx))
+                .expect("it works");
             endpoint.poll(now, answers, driver.tx());
             endpoint.flush(driver.tx());
         }
@@ -147,7 +162,10 @@ fn while_nobody_knows_better_a_silent_server_is_tried_again_and_not_for_long() {
     let has_all = Rc::clone(&world.has_all);
     // Who was asked first could not say; then others took over.
     let request = Request::Read { table: 0, key: b"key" };
-    world.core.submit(world.now, 1, &request, world.now + Duration::from_millis(450)).expect("it knows the table");
+    world
+        .core
+        .submit(world.now, 1, &request, world.now + Duration::from_millis(450))
+        .expect("it knows the table");
     let mut ended = false;
     while !ended {
         world.step();
@@ -165,5 +183,9 @@ fn who_answers_again_is_trusted_again() {
     world.read(0);
     let asked = world.coordinator_was_asked();
     world.read(0);
-    assert_eq!(world.coordinator_was_asked(), asked, "nothing is wrong with the one that has it now");
+    assert_eq!(
+        world.coordinator_was_asked(),
+        asked,
+        "nothing is wrong with the one that has it now"
+    );
 }

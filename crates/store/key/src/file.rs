@@ -1,7 +1,8 @@
-//! The files that roots and identities are in: text, so that they go through whatever text goes through.
+//! The files that roots and identities are in: text, so that they go through whatever text goes
+//! through.
 //!
-//! A line that says what it is, then the secret parts and the certificate in base64, broken into lines, with the first bytes of
-//! their SHA-256 at the end: what a careless copy lost is noticed.
+//! A line that says what it is, then the secret parts and the certificate in base64, broken into
+//! lines, with the first bytes of their SHA-256 at the end: what a careless copy lost is noticed.
 
 use crate::identity::Identity;
 use crate::root::Root;
@@ -95,7 +96,9 @@ impl Identity {
         let (keys, shown) = bytes
             .split_at_checked(3 * KEY_BYTES)
             .ok_or_else(|| damage(format!("an identity of {} bytes", bytes.len())))?;
-        let &[secret, door, root] = keys.as_chunks::<KEY_BYTES>().0 else { unreachable!("three keys") };
+        let &[secret, door, root] = keys.as_chunks::<KEY_BYTES>().0 else {
+            unreachable!("three keys")
+        };
         Self::of(secret, door, root, shown.to_vec()).map_err(|why| damage(why.to_string()))
     }
 
@@ -132,14 +135,20 @@ fn read(path: &Path, first: &str) -> Result<Vec<u8>, FileError> {
     let mut lines = text.lines();
     match lines.next() {
         Some(line) if line == first => {}
-        Some(ROOT) => return Err(damaged(path, "a cluster's root, where an identity is wanted".into())),
-        Some(IDENTITY) => return Err(damaged(path, "an identity, where a cluster's root is wanted".into())),
+        Some(ROOT) => {
+            return Err(damaged(path, "a cluster's root, where an identity is wanted".into()));
+        }
+        Some(IDENTITY) => {
+            return Err(damaged(path, "an identity, where a cluster's root is wanted".into()));
+        }
         _ => return Err(damaged(path, format!("no file with `{first}` in its first line"))),
     }
     let coded: String = lines.map(str::trim).collect();
-    let bytes = BASE64_STANDARD.decode(coded).map_err(|why| damaged(path, format!("damaged: {why}")))?;
-    let (bytes, sum) =
-        bytes.split_last_chunk::<SUM>().ok_or_else(|| damaged(path, "it ends before it begins".into()))?;
+    let bytes =
+        BASE64_STANDARD.decode(coded).map_err(|why| damaged(path, format!("damaged: {why}")))?;
+    let (bytes, sum) = bytes
+        .split_last_chunk::<SUM>()
+        .ok_or_else(|| damaged(path, "it ends before it begins".into()))?;
     if digest(&SHA256, bytes).as_ref()[..SUM] != *sum {
         return Err(damaged(path, "damaged: its checksum does not fit".into()));
     }

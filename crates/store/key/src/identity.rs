@@ -45,7 +45,9 @@ pub enum Untrusted {
 pub fn verify(root: &[u8; KEY_BYTES], bytes: &[u8]) -> Result<Certificate, Untrusted> {
     let (certificate, signed, signature) = Certificate::parse(bytes)?;
     let message = [CONTEXT, signed].concat();
-    UnparsedPublicKey::new(&ED25519, root).verify(&message, signature).map_err(|_| Untrusted::Root)?;
+    UnparsedPublicKey::new(&ED25519, root)
+        .verify(&message, signature)
+        .map_err(|_| Untrusted::Root)?;
     Ok(certificate)
 }
 
@@ -105,7 +107,8 @@ impl Identity {
         valid(&self.certificate, unix)
     }
 
-    /// Believes a certificate that was shown by whoever has the secret half of `key`, at that second.
+    /// Believes a certificate that was shown by whoever has the secret half of `key`, at that
+    /// second.
     ///
     /// # Errors
     /// [`Untrusted`].

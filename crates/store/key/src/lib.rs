@@ -1,8 +1,9 @@
 //! Who may speak in a cluster: roots, certificates, identities, and the files they are in.
 //!
-//! A cluster has a [`Root`], which stays with whoever runs it. The root issues [`Identity`]s: to servers, to clients, to those who
-//! administer. An identity is a secret key, the root's [`Certificate`] of its public half, the root's public key, and the *door key*,
-//! a secret that all members have and that only keeps strangers out.
+//! A cluster has a [`Root`], which stays with whoever runs it. The root issues [`Identity`]s: to
+//! servers, to clients, to those who administer. An identity is a secret key, the root's
+//! [`Certificate`] of its public half, the root's public key, and the *door key*, a secret that all
+//! members have and that only keeps strangers out.
 //!
 //! The time is the caller's, in seconds since 1970. Random bytes are the system's.
 

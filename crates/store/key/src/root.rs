@@ -8,7 +8,8 @@ use sprat_wire::certificate::{BadCertificate, CONTEXT, KEY_BYTES};
 use std::fmt;
 use thiserror::Error;
 
-/// The key of a cluster by which its members are made. Whoever has it can be anybody: it belongs on no server.
+/// The key of a cluster by which its members are made. Whoever has it can be anybody: it belongs on
+/// no server.
 pub struct Root {
     pub(crate) seed: [u8; KEY_BYTES],
     pub(crate) door: [u8; KEY_BYTES],

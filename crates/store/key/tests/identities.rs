@@ -1,11 +1,14 @@
 //! Roots, identities and their files: what belongs together is taken, and nothing else.
 
-use sprat_key::{BadCertificate, FileError, Grant, Identity, Rights, Role, Root, Terms, Untrusted, verify};
+use sprat_key::{
+    BadCertificate, FileError, Grant, Identity, Rights, Role, Root, Terms, Untrusted, verify,
+};
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
 fn terms(role: Role, grants: &[(&str, Rights)]) -> Terms {
-    let grants = grants.iter().map(|&(pattern, rights)| Grant { pattern: pattern.into(), rights }).collect();
+    let grants =
+        grants.iter().map(|&(pattern, rights)| Grant { pattern: pattern.into(), rights }).collect();
     Terms { role, name: "somebody".into(), grants, valid: (1000, 2000) }
 }
 
@@ -60,10 +63,16 @@ fn files_give_back_what_was_written() {
     let root = Root::generate().unwrap();
     root.save(&root_at).unwrap();
     assert_eq!(Root::load(&root_at).unwrap().public(), root.public());
-    let one = Root::load(&root_at).unwrap().issue(&terms(Role::Client, &[("a*", Rights::Write)])).unwrap();
+    let one = Root::load(&root_at)
+        .unwrap()
+        .issue(&terms(Role::Client, &[("a*", Rights::Write)]))
+        .unwrap();
     one.save(&at).unwrap();
     let again = Identity::load(&at).unwrap();
-    assert_eq!((again.secret(), again.door(), again.shown()), (one.secret(), one.door(), one.shown()));
+    assert_eq!(
+        (again.secret(), again.door(), again.shown()),
+        (one.secret(), one.door(), one.shown())
+    );
     assert_eq!(fs::metadata(&at).unwrap().permissions().mode() & 0o777, 0o600);
     assert!(matches!(one.save(&at), Err(FileError::System { .. })), "nothing is overwritten");
     // One for the other.
@@ -94,8 +103,12 @@ fn files_that_others_can_read_or_that_are_damaged_are_refused() {
 #[test]
 fn grants_are_by_name_and_the_best_counts() {
     let root = Root::generate().unwrap();
-    let grants =
-        [("log-*", Rights::Read), ("log-*-mine", Rights::Write), ("*tail", Rights::Read), ("exact", Rights::Read)];
+    let grants = [
+        ("log-*", Rights::Read),
+        ("log-*-mine", Rights::Write),
+        ("*tail", Rights::Read),
+        ("exact", Rights::Read),
+    ];
     let client = root.issue(&terms(Role::Client, &grants)).unwrap();
     for (table, rights) in [
         ("log-", Some(Rights::Read)),

@@ -35,7 +35,9 @@ fn operations(c: &mut Criterion) {
     group.sample_size(20).throughput(Throughput::Elements(1));
     let (log, count) = filled(512 * MB, 50);
     let mut state = 1;
-    group.bench_function("find", |b| b.iter(|| black_box(log.find(1, &key(random(&mut state, count))))));
+    group.bench_function("find", |b| {
+        b.iter(|| black_box(log.find(1, &key(random(&mut state, count)))))
+    });
     drop(log);
     for percent in [50, 75, 90] {
         let (mut log, count) = filled(512 * MB, percent);
@@ -79,16 +81,27 @@ fn restart(c: &mut Criterion) {
     group.sample_size(10).throughput(Throughput::Elements(count as u64));
     group.bench_function("restore", |b| {
         b.iter_batched(
-            || Restore::new(config.clone(), &segments.iter().map(|&(id, _)| id).collect::<Vec<_>>(), None).unwrap(),
+            || {
+                Restore::new(
+                    config.clone(),
+                    &segments.iter().map(|&(id, _)| id).collect::<Vec<_>>(),
+                    None,
+                )
+                .unwrap()
+            },
             |mut restore| {
                 for (id, bytes) in segments.iter().rev() {
                     let seed = config.seed;
                     let mut at = 0;
                     let entries = std::iter::from_fn(|| {
-                        let entry = sprat_wire::entry::Entry::parse_checked(bytes.get(at..)?).ok()?;
+                        let entry =
+                            sprat_wire::entry::Entry::parse_checked(bytes.get(at..)?).ok()?;
                         let from = at;
                         at += entry.encoded_len();
-                        Some((sprat_wire::tablet::hash(seed, entry.table, entry.key), &bytes[from..at]))
+                        Some((
+                            sprat_wire::tablet::hash(seed, entry.table, entry.key),
+                            &bytes[from..at],
+                        ))
                     });
                     restore.segment(*id, 1, entries).unwrap();
                 }

@@ -1,7 +1,8 @@
 //! Reserved memory: the only unsafe code of this crate.
 //!
-//! A [`Mapping`] is a range of virtual memory reserved up front and backed by the kernel, zeroed, as it is
-//! touched. It derefs to a plain slice, so all the rest of the crate is bounds-checked safe Rust.
+//! A [`Mapping`] is a range of virtual memory reserved up front and backed by the kernel, zeroed,
+//! as it is touched. It derefs to a plain slice, so all the rest of the crate is bounds-checked
+//! safe Rust.
 #![allow(unsafe_code)]
 
 use std::ops::{Deref, DerefMut};
@@ -28,16 +29,20 @@ impl<T: FromZeros> Mapping<T> {
     /// When the address space is exhausted or limited.
     pub(crate) fn reserve(len: usize) -> std::io::Result<Self> {
         const { assert!(align_of::<T>() <= 4096 && size_of::<T>() > 0) };
-        let bytes = len.checked_mul(size_of::<T>()).filter(|&bytes| bytes > 0 && bytes <= isize::MAX as usize / 2);
+        let bytes = len
+            .checked_mul(size_of::<T>())
+            .filter(|&bytes| bytes > 0 && bytes <= isize::MAX as usize / 2);
         let bytes = bytes.ok_or(std::io::ErrorKind::InvalidInput)?;
         let (raw, aligned) = Raw::reserve(bytes)?;
         Ok(Self { items: aligned.cast(), len, raw })
     }
 
-    /// Gives the pages of `bytes` (byte offsets, page aligned) back to the kernel; they read as zeros afterwards.
+    /// Gives the pages of `bytes` (byte offsets, page aligned) back to the kernel; they read as
+    /// zeros afterwards.
     pub(crate) fn release(&mut self, bytes: std::ops::Range<usize>) {
         assert!(bytes.start <= bytes.end && bytes.end <= self.len * size_of::<T>());
-        // SAFETY: the range lies within this mapping, which `&mut self` borrows alone, and zeroed `T`s are valid.
+        // SAFETY: the range lies within this mapping, which `&mut self` borrows alone, and zeroed
+        // `T`s are valid.
         unsafe { self.raw.release(self.items.cast(), bytes) };
     }
 }
@@ -47,8 +52,8 @@ impl<T> Deref for Mapping<T> {
 
     #[inline]
     fn deref(&self) -> &[T] {
-        // SAFETY: `len` items lie there, aligned, zeroed (valid as `T: FromZeros`) or written through
-        // `deref_mut`, and live as long as `self`.
+        // SAFETY: `len` items lie there, aligned, zeroed (valid as `T: FromZeros`) or written
+        // through `deref_mut`, and live as long as `self`.
         unsafe { std::slice::from_raw_parts(self.items.as_ptr(), self.len) }
     }
 }
@@ -74,7 +79,8 @@ pub(crate) fn prefetch<T>(item: &T) {
     let _ = item;
 }
 
-/// The memory under a mapping: of the kernel, or of the heap where the kernel is out of reach (Miri).
+/// The memory under a mapping: of the kernel, or of the heap where the kernel is out of reach
+/// (Miri).
 #[cfg(not(miri))]
 struct Raw {
     base: NonNull<u8>,
@@ -86,7 +92,8 @@ impl Raw {
     /// Maps `bytes` and returns where in the mapping the first huge page begins.
     fn reserve(bytes: usize) -> std::io::Result<(Self, NonNull<u8>)> {
         use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
-        // One huge page more than asked for, so that an aligned range of the wanted length lies within.
+        // One huge page more than asked for, so that an aligned range of the wanted length lies
+        // within.
         let mapped = bytes + HUGE_PAGE_BYTES;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
@@ -112,14 +119,21 @@ impl Raw {
         let start = unsafe { items.add(range.start) };
         // A refusal leaves the pages resident, which costs memory and nothing else.
         // SAFETY: private anonymous memory reads as zeros afterwards; the caller allows that.
-        let _ = unsafe { rustix::mm::madvise(start.as_ptr().cast(), range.len(), rustix::mm::Advice::LinuxDontNeed) };
+        let _ = unsafe {
+            rustix::mm::madvise(
+                start.as_ptr().cast(),
+                range.len(),
+                rustix::mm::Advice::LinuxDontNeed,
+            )
+        };
     }
 }
 
 #[cfg(not(miri))]
 impl Drop for Raw {
     fn drop(&mut self) {
-        // SAFETY: this is the mapping made in `reserve`; its owner is going and so are all borrows of it.
+        // SAFETY: this is the mapping made in `reserve`; its owner is going and so are all borrows
+        // of it.
         let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.bytes) };
         debug_assert!(unmapped.is_ok());
     }
@@ -134,7 +148,8 @@ struct Raw {
 #[cfg(miri)]
 impl Raw {
     fn reserve(bytes: usize) -> std::io::Result<(Self, NonNull<u8>)> {
-        let layout = std::alloc::Layout::from_size_align(bytes, 4096).map_err(std::io::Error::other)?;
+        let layout =
+            std::alloc::Layout::from_size_align(bytes, 4096).map_err(std::io::Error::other)?;
         // SAFETY: the layout is not empty: `Mapping::reserve` checks.
         let base = unsafe { std::alloc::alloc_zeroed(layout) };
         let base = NonNull::new(base).ok_or(std::io::ErrorKind::OutOfMemory)?;

@@ -1,11 +1,13 @@
 //! Whose completions are kept: those of clients that were heard of lately.
 //!
-//! A completion has no tombstone. Nobody asks for one whose client has long given up, so the cleaner lets it go, and should it rise
-//! again after a restart, its client is as if heard of then, and it goes the same way.
+//! A completion has no tombstone. Nobody asks for one whose client has long given up, so the
+//! cleaner lets it go, and should it rise again after a restart, its client is as if heard of then,
+//! and it goes the same way.
 
 use std::collections::HashMap;
 
-/// Most clients whose completions are kept at once. Of further ones nothing is taken that needs one.
+/// Most clients whose completions are kept at once. Of further ones nothing is taken that needs
+/// one.
 pub const MAX_CLIENTS: usize = 1 << 20;
 
 /// Clients, and in which generation each was heard of last.
@@ -38,7 +40,8 @@ impl Clients {
         self.heard.len()
     }
 
-    /// Begins a generation: forgets the clients that were not heard of in the one that ends. Returns whether there were any.
+    /// Begins a generation: forgets the clients that were not heard of in the one that ends.
+    /// Returns whether there were any.
     pub(crate) fn age(&mut self) -> bool {
         let (before, ending) = (self.heard.len(), self.generation);
         self.heard.retain(|_, heard| *heard >= ending);

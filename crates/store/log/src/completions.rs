@@ -2,7 +2,9 @@
 
 use crate::log::{Full, Log, Ref};
 use sprat_wire::entry::{Entry, HEADER_BYTES, Kind};
-use sprat_wire::once::{COMPLETION_KEY_BYTES, COMPLETIONS, Completion, MAX_COMPLETION, OperationId};
+use sprat_wire::once::{
+    COMPLETION_KEY_BYTES, COMPLETIONS, Completion, MAX_COMPLETION, OperationId,
+};
 use sprat_wire::op::Status;
 use sprat_wire::value::ValueType;
 
@@ -30,8 +32,9 @@ impl Operation<'_> {
 }
 
 impl Log {
-    /// The completion of the last operation of a lane that was done on a table, if that is still known: an object whose version is the
-    /// operation's sequence number and whose value is a [`Completion`].
+    /// The completion of the last operation of a lane that was done on a table, if that is still
+    /// known: an object whose version is the operation's sequence number and whose value is a
+    /// [`Completion`].
     #[must_use]
     pub fn completion(&self, table: u32, id: &OperationId) -> Option<Ref> {
         self.find(table | COMPLETIONS, &id.key())
@@ -43,14 +46,15 @@ impl Log {
         self.prefetch(self.hash(table | COMPLETIONS, &id.key()));
     }
 
-    /// Whether completions of a client can be kept: not of more than [`crate::MAX_CLIENTS`] at once.
+    /// Whether completions of a client can be kept: not of more than [`crate::MAX_CLIENTS`] at
+    /// once.
     #[must_use]
     pub fn takes_client(&self, client: u64) -> bool {
         self.clients.has_room() || self.clients.knows(client)
     }
 
-    /// Takes in what another log has of an operation, by table of completions, key and sequence number, unless as much is known here;
-    /// returns whether it was written.
+    /// Takes in what another log has of an operation, by table of completions, key and sequence
+    /// number, unless as much is known here; returns whether it was written.
     ///
     /// # Errors
     /// [`Full`]; nothing was changed then.
@@ -59,20 +63,24 @@ impl Log {
         (table, key, sequence): (u32, &[u8], u64),
         what: &Completion<'_>,
     ) -> Result<bool, Full> {
-        let known = self
-            .known(table, key)
-            .is_some_and(|(known, is_begun)| known > sequence || known == sequence && (!is_begun || what.is_begun()));
+        let known = self.known(table, key).is_some_and(|(known, is_begun)| {
+            known > sequence || known == sequence && (!is_begun || what.is_begun())
+        });
         if known {
             return Ok(false);
         }
         self.write_completion((table, key, sequence), what).map(|()| true)
     }
 
-    /// What came of an operation was [adopted](Self::adopt_completion), and turns out not to count: of it nothing is known again.
+    /// What came of an operation was [adopted](Self::adopt_completion), and turns out not to count:
+    /// of it nothing is known again.
     ///
     /// # Errors
     /// [`Full`]; nothing was changed then.
-    pub fn forget_completion(&mut self, (table, key, sequence): (u32, &[u8], u64)) -> Result<(), Full> {
+    pub fn forget_completion(
+        &mut self,
+        (table, key, sequence): (u32, &[u8], u64),
+    ) -> Result<(), Full> {
         if self.tables.is_dropped(table) || self.known(table, key) != Some((sequence, false)) {
             return Ok(());
         }
@@ -91,11 +99,13 @@ impl Log {
         number: u64,
     ) -> Result<(), Full> {
         let position = Some(self.hash(table, key).reverse_bits());
-        let completion = Completion { joined: false, status, version: number, position, result: &[] };
+        let completion =
+            Completion { joined: false, status, version: number, position, result: &[] };
         self.write_completion((table | COMPLETIONS, &id.key(), id.sequence), &completion)
     }
 
-    /// The last operation of a lane that is known of, and whether no more is known of it than that it was begun.
+    /// The last operation of a lane that is known of, and whether no more is known of it than that
+    /// it was begun.
     fn known(&self, table: u32, key: &[u8]) -> Option<(u64, bool)> {
         let known = self.entry(self.find(table, key)?);
         Some((known.version, Completion::of(&known).is_some_and(|known| known.is_begun())))
@@ -114,7 +124,8 @@ impl Log {
         Ok(())
     }
 
-    /// Forgets the clients that were not heard of since this was last called; [`Log::clean`] frees their completions by and by.
+    /// Forgets the clients that were not heard of since this was last called; [`Log::clean`] frees
+    /// their completions by and by.
     pub fn age_clients(&mut self) {
         if self.clients.age() {
             self.cleaner.purge_from_start();
@@ -122,22 +133,31 @@ impl Log {
     }
 
     /// Writes an operation's completion at `address`, and has it found there.
-    pub(crate) fn complete(&mut self, address: usize, table: u32, version: u64, operation: &Operation<'_>) {
+    pub(crate) fn complete(
+        &mut self,
+        address: usize,
+        table: u32,
+        version: u64,
+        operation: &Operation<'_>,
+    ) {
         let Operation { id, result } = operation;
         let (table, key) = (table | COMPLETIONS, &id.key()[..]);
         let mut value = [0; MAX_COMPLETION];
-        let completion = Completion { joined: true, status: Status::Ok, version, position: None, result };
+        let completion =
+            Completion { joined: true, status: Status::Ok, version, position: None, result };
         let len = completion.encode(&mut value);
         let value = &value[..len];
         let (version, value_type) = (id.sequence, ValueType::Bytes);
-        let entry = Entry { kind: Kind::Object, successor: false, table, version, key, value, value_type };
+        let entry =
+            Entry { kind: Kind::Object, successor: false, table, version, key, value, value_type };
         let len = entry.encode(&mut self.memory.bytes[address..address + operation.len()]);
         let hash = self.hash(table, key);
         match self.lookup(hash, table, key) {
             Some((place, old)) => {
                 let known = self.entry(old);
                 let is_begun = || Completion::of(&known).is_some_and(|known| known.is_begun());
-                let is_new = known.version < id.sequence || known.version == id.sequence && is_begun();
+                let is_new =
+                    known.version < id.sequence || known.version == id.sequence && is_begun();
                 assert!(is_new, "an operation is done once");
                 self.table.set(place, hash, address);
                 self.memory.owner_mut(old.address).live -= old.len;
@@ -150,10 +170,14 @@ impl Log {
         self.clients.hear(id.client);
     }
 
-    /// Whether an object is nobody's any more: of a table or tablet that was dropped, or the completion of a client that has gone.
+    /// Whether an object is nobody's any more: of a table or tablet that was dropped, or the
+    /// completion of a client that has gone.
     #[inline]
     pub(crate) fn is_gone(&self, table: u32, key: &[u8], hash: u64) -> bool {
-        let forgotten = || table & COMPLETIONS != 0 && !self.clients.knows(OperationId::client_of(key));
-        self.tables.is_dropped(table) || self.tables.is_dropped_at(table, hash.reverse_bits()) || forgotten()
+        let forgotten =
+            || table & COMPLETIONS != 0 && !self.clients.knows(OperationId::client_of(key));
+        self.tables.is_dropped(table)
+            || self.tables.is_dropped_at(table, hash.reverse_bits())
+            || forgotten()
     }
 }

@@ -15,22 +15,26 @@ const MIN_SEGMENT_SEGLETS: usize = 8;
 /// Most memory of a log, bytes (256 GB): what the hash table's addresses reach.
 pub const MAX_MEMORY: usize = (1 << ADDRESS_BITS) - SEGLET_BYTES;
 
-/// Segments on disk that writers leave to the cleaner: the survivors of one combination, and the head that lists them.
+/// Segments on disk that writers leave to the cleaner: the survivors of one combination, and the
+/// head that lists them.
 pub(crate) const CLEANER_SEGMENTS: usize = 6;
 
-/// Segments on disk beside those that writers leave to removals when the disk is full: each has room for the tombstones of all that
-/// may be in the others.
+/// Segments on disk beside those that writers leave to removals when the disk is full: each has
+/// room for the tombstones of all that may be in the others.
 pub(crate) const REMOVAL_SEGMENTS: usize = 2;
 
-/// Segments that a disk must have room for beyond those in use so that a log on it can be emptied: see [`crate::Log::limit_disk`].
+/// Segments that a disk must have room for beyond those in use so that a log on it can be emptied:
+/// see [`crate::Log::limit_disk`].
 pub const RESERVED_SEGMENTS: usize = CLEANER_SEGMENTS + REMOVAL_SEGMENTS;
 
 /// Whether there is a disk behind the log.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Durability {
-    /// Every segment has a replica on disk, whose progress the caller reports, see [`crate::Log::next_pending`].
+    /// Every segment has a replica on disk, whose progress the caller reports, see
+    /// [`crate::Log::next_pending`].
     Tracked,
-    /// There is none: whatever is in memory is as durable as it gets, and removals need no tombstones.
+    /// There is none: whatever is in memory is as durable as it gets, and removals need no
+    /// tombstones.
     Volatile,
 }
 
@@ -39,12 +43,13 @@ pub enum Durability {
 pub struct Config {
     /// Bytes for the log; the hash table takes about 11 bytes an object on top.
     pub memory: usize,
-    /// Seed of the hash of keys. The same as long as cursors of scans shall stay good, restarts included.
+    /// Seed of the hash of keys. The same as long as cursors of scans shall stay good, restarts
+    /// included.
     pub seed: u64,
     /// Whether there is a disk.
     pub durability: Durability,
-    /// Longest segment, bytes, a multiple of a seglet. A segment's header, with eight bytes for each segment on
-    /// disk, and any one entry must fit.
+    /// Longest segment, bytes, a multiple of a seglet. A segment's header, with eight bytes for
+    /// each segment on disk, and any one entry must fit.
     pub segment_bytes: usize,
     /// Most segments with a replica on disk at any time, those that wait to be freed included.
     pub max_segments_on_disk: usize,
@@ -69,7 +74,8 @@ pub enum ConfigError {
         /// The least that works.
         needed: usize,
     },
-    /// So many segments on disk that the last, half filled seglet of each would take too much memory.
+    /// So many segments on disk that the last, half filled seglet of each would take too much
+    /// memory.
     #[error("{given} segments on disk are too many for the memory, {most} are the most")]
     SegmentsForMemory {
         /// What was given.
@@ -83,12 +89,17 @@ pub enum ConfigError {
 }
 
 impl Config {
-    /// The usual set-up for so many bytes of memory: segments of a 32nd of the memory and at most 8 MB, so that objects of any
-    /// size fit from 64 MB on; twice as many segments on disk as in memory.
+    /// The usual set-up for so many bytes of memory: segments of a 32nd of the memory and at most 8
+    /// MB, so that objects of any size fit from 64 MB on; twice as many segments on disk as in
+    /// memory.
     #[must_use]
     pub fn new(memory: usize, durability: Durability) -> Self {
         let seglets = memory / 32 / SEGLET_BYTES;
-        Self::with_segments(memory, seglets.clamp(MIN_SEGMENT_SEGLETS, SEGLETS_PER_SEGMENT) * SEGLET_BYTES, durability)
+        Self::with_segments(
+            memory,
+            seglets.clamp(MIN_SEGMENT_SEGLETS, SEGLETS_PER_SEGMENT) * SEGLET_BYTES,
+            durability,
+        )
     }
 
     /// The set-up for so many bytes of memory, within [`memory_for`](Self::memory_for), of a log
@@ -96,7 +107,13 @@ impl Config {
     #[must_use]
     pub fn with_segments(memory: usize, segment_bytes: usize, durability: Durability) -> Self {
         let memory = memory / SEGLET_BYTES * SEGLET_BYTES;
-        Self { memory, seed: 0, durability, segment_bytes, max_segments_on_disk: 2 * memory / segment_bytes + 16 }
+        Self {
+            memory,
+            seed: 0,
+            durability,
+            segment_bytes,
+            max_segments_on_disk: 2 * memory / segment_bytes + 16,
+        }
     }
 
     /// The memory that a log with segments of this length can have, bytes: an eighth is a segment

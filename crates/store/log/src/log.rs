@@ -25,19 +25,21 @@ pub(crate) const NO_SLOT: u32 = u32::MAX;
 /// headers, and dead bytes that the cleaner has not come to.
 const LIVE_SHARE: (usize, usize) = (15, 16);
 
-/// Seglets that writers of objects leave to the cleaner and to removals, at most: a long entry's run, and some.
+/// Seglets that writers of objects leave to the cleaner and to removals, at most: a long entry's
+/// run, and some.
 const RESERVE_MAX: usize = 24;
 
-/// Free seglets above the reserve under which writers pay, at most. Every free seglet is one that dead entries could lie in
-/// for longer, so few are kept: a writer cleans about as much as it writes.
+/// Free seglets above the reserve under which writers pay, at most. Every free seglet is one that
+/// dead entries could lie in for longer, so few are kept: a writer cleans about as much as it
+/// writes.
 const LOW_WATER_MAX: usize = 32;
 
-/// Free seglets that only removals may take, for the tombstones and completions of some hundred of them: a log must be able to
-/// be emptied however full it is.
+/// Free seglets that only removals may take, for the tombstones and completions of some hundred of
+/// them: a log must be able to be emptied however full it is.
 pub(crate) const REMOVALS: usize = 1;
 
-/// Slices of cleaning that one writer goes through before it is refused, beyond which each seglet of memory adds
-/// [`FORCED_SLICES_PER_SEGLET`]: enough to clean all memory twice.
+/// Slices of cleaning that one writer goes through before it is refused, beyond which each seglet
+/// of memory adds [`FORCED_SLICES_PER_SEGLET`]: enough to clean all memory twice.
 const FORCED_SLICES: usize = 256;
 
 /// See [`FORCED_SLICES`].
@@ -46,21 +48,22 @@ const FORCED_SLICES_PER_SEGLET: usize = 8;
 /// Why nothing was written.
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 pub enum Full {
-    /// Live data fills the memory, or the entry is longer than a segment: something must be removed first.
+    /// Live data fills the memory, or the entry is longer than a segment: something must be removed
+    /// first.
     #[error("memory is full of live data")]
     Memory,
-    /// The disk takes no more segments for now ([`Log::limit_disk`]), and there is nothing to be cleaned: something must be removed
-    /// first, or the disk be given room.
+    /// The disk takes no more segments for now ([`Log::limit_disk`]), and there is nothing to be
+    /// cleaned: something must be removed first, or the disk be given room.
     #[error("the disk is full")]
     Disk,
-    /// There is dead data, but it cannot be cleaned before more of the log is durable or pins are given back: try again
-    /// after that.
+    /// There is dead data, but it cannot be cleaned before more of the log is durable or pins are
+    /// given back: try again after that.
     #[error("memory waits for the disk or for readers")]
     Replication,
 }
 
-/// Where an entry lies: its address and length. Good until the log is next changed or cleaned; see [`crate::Pin`]
-/// for longer.
+/// Where an entry lies: its address and length. Good until the log is next changed or cleaned; see
+/// [`crate::Pin`] for longer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Ref {
     pub(crate) address: usize,
@@ -190,14 +193,15 @@ impl Log {
         hash(self.config.seed, table, key)
     }
 
-    /// Brings near what [`Log::find`] will look at first: worth a call as soon as the hash is known.
+    /// Brings near what [`Log::find`] will look at first: worth a call as soon as the hash is
+    /// known.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         self.table.prefetch(hash);
     }
 
-    /// Brings near the entry that [`Log::find`] will probably find: worth a call once what [`Log::prefetch`] asked for
-    /// has come, some 100 ns later.
+    /// Brings near the entry that [`Log::find`] will probably find: worth a call once what
+    /// [`Log::prefetch`] asked for has come, some 100 ns later.
     #[inline]
     pub fn prefetch_entry(&self, hash: u64) {
         if let Some(address) = self.table.peek(hash) {
@@ -236,24 +240,28 @@ impl Log {
 
     /// Writes an object, in place of the one with the same key if there is one.
     ///
-    /// The version is one more than the present object's, or else above that of every object ever removed.
+    /// The version is one more than the present object's, or else above that of every object ever
+    /// removed.
     ///
     /// # Errors
     /// [`Full`]; nothing was changed then.
     ///
     /// # Panics
-    /// When the key or value is over its limit ([`MAX_KEY`], [`MAX_VALUE`]): callers check at the edge.
+    /// When the key or value is over its limit ([`MAX_KEY`], [`MAX_VALUE`]): callers check at the
+    /// edge.
     pub fn put(&mut self, table: u32, key: &[u8], value: &[u8]) -> Result<Written, Full> {
         self.put_typed(table, key, (ValueType::Bytes, value), None)
     }
 
-    /// The same for an operation that takes effect once: its completion is written with the object, both or neither.
+    /// The same for an operation that takes effect once: its completion is written with the object,
+    /// both or neither.
     ///
     /// # Errors
     /// [`Full`]; nothing was changed then.
     ///
     /// # Panics
-    /// As [`put`](Self::put); when the operation, or a later one of its lane, has been done: see [`Log::completion`].
+    /// As [`put`](Self::put); when the operation, or a later one of its lane, has been done: see
+    /// [`Log::completion`].
     pub fn put_once(
         &mut self,
         table: u32,
@@ -291,7 +299,13 @@ impl Log {
     ///
     /// # Panics
     /// As [`put`](Self::put).
-    pub fn adopt(&mut self, table: u32, key: &[u8], value: (ValueType, &[u8]), version: u64) -> Result<bool, Full> {
+    pub fn adopt(
+        &mut self,
+        table: u32,
+        key: &[u8],
+        value: (ValueType, &[u8]),
+        version: u64,
+    ) -> Result<bool, Full> {
         let known = self.find(table, key).map(|known| self.entry(known).version);
         if known.is_some_and(|known| known >= version) {
             return Ok(false);
@@ -299,15 +313,17 @@ impl Log {
         self.write(table, key, value, Some(version), None).map(|_| true)
     }
 
-    /// Objects written from now on have this version at least: that of another log whose objects are
-    /// [adopted](Self::adopt). Returns whether some head that was begun tells it to whoever brings back this log: that versions here are
-    /// already above it does not, as they may be by what was removed in a part of the log that somebody else brings back.
+    /// Objects written from now on have this version at least: that of another log whose objects
+    /// are [adopted](Self::adopt). Returns whether some head that was begun tells it to whoever
+    /// brings back this log: that versions here are already above it does not, as they may be
+    /// by what was removed in a part of the log that somebody else brings back.
     pub fn raise_version(&mut self, version: u64) -> bool {
         self.safe_version = self.safe_version.max(version);
         version <= self.told_version
     }
 
-    /// The version that an object gets of whose key there is none: above that of every object ever removed.
+    /// The version that an object gets of whose key there is none: above that of every object ever
+    /// removed.
     #[must_use]
     pub fn least_version(&self) -> u64 {
         self.safe_version
@@ -329,12 +345,14 @@ impl Log {
         self.admit(hash, table, key, before + len)?;
         let completion = self.make_room(before + len, Taker::Writer)?;
         let address = completion + before;
-        // From here on nothing fails. The lookup comes after the cleaning, which may have moved the object.
+        // From here on nothing fails. The lookup comes after the cleaning, which may have moved the
+        // object.
         let known = self.lookup(hash, table, key);
         let (next, successor) = match known {
             Some((_, old)) => {
                 let entry = self.memory.entry(old.address);
-                let contained = !entry.successor && self.memory.seglets.owner(old.address) == self.head;
+                let contained =
+                    !entry.successor && self.memory.seglets.owner(old.address) == self.head;
                 (entry.version + 1, !contained)
             }
             None => (self.safe_version, false),
@@ -366,19 +384,29 @@ impl Log {
         self.take_away(table, key, None)
     }
 
-    /// The same for an operation that takes effect once: its completion is written with the tombstone, both or neither; when there was
-    /// no object, none is.
+    /// The same for an operation that takes effect once: its completion is written with the
+    /// tombstone, both or neither; when there was no object, none is.
     ///
     /// # Errors
     /// As [`remove`](Self::remove).
     ///
     /// # Panics
     /// As [`put_once`](Self::put_once).
-    pub fn remove_once(&mut self, table: u32, key: &[u8], operation: &Operation<'_>) -> Result<Option<u64>, Full> {
+    pub fn remove_once(
+        &mut self,
+        table: u32,
+        key: &[u8],
+        operation: &Operation<'_>,
+    ) -> Result<Option<u64>, Full> {
         self.take_away(table, key, Some(operation))
     }
 
-    fn take_away(&mut self, table: u32, key: &[u8], operation: Option<&Operation<'_>>) -> Result<Option<u64>, Full> {
+    fn take_away(
+        &mut self,
+        table: u32,
+        key: &[u8],
+        operation: Option<&Operation<'_>>,
+    ) -> Result<Option<u64>, Full> {
         let hash = self.hash(table, key);
         if self.find_hashed(hash, table, key).is_none() {
             return Ok(None);
@@ -394,13 +422,22 @@ impl Log {
         let entry = self.memory.entry(old.address);
         let version = entry.version;
         if let Some((address, len)) = tombstone {
-            // A survivor that no digest lists yet may be nothing after a crash, and the object be back where it came from.
+            // A survivor that no digest lists yet may be nothing after a crash, and the object be
+            // back where it came from.
             let holder = self.memory.segment(self.memory.seglets.owner(old.address));
             let successor = entry.successor || !holder.listed;
             let segment = if successor { self.memory.next_id - 1 } else { holder.id };
             let value = segment.to_le_bytes();
             let value_type = ValueType::Bytes;
-            let entry = Entry { kind: Kind::Tombstone, successor, table, version, key, value: &value, value_type };
+            let entry = Entry {
+                kind: Kind::Tombstone,
+                successor,
+                table,
+                version,
+                key,
+                value: &value,
+                value_type,
+            };
             entry.encode(&mut self.memory.bytes[address..address + len]);
             let head = self.memory.segment_mut(self.head);
             head.live += len;
@@ -419,22 +456,25 @@ impl Log {
 
     /// Drops a table: its objects are not found any more; [`Log::clean`] frees them by and by.
     ///
-    /// Nothing of this is in the log: at a restart the caller says which tables there are. The id must not be used again while
-    /// [`Log::is_dropped`], nor ever in a log that is restored from disk.
+    /// Nothing of this is in the log: at a restart the caller says which tables there are. The id
+    /// must not be used again while [`Log::is_dropped`], nor ever in a log that is restored
+    /// from disk.
     pub fn drop_table(&mut self, table: u32) {
         self.tables.drop_table(table);
         self.tables.drop_table(table | COMPLETIONS);
         self.cleaner.purge_from_start();
     }
 
-    /// Whether a table was dropped here and some of it is not yet gone: nothing of that id can be written before.
+    /// Whether a table was dropped here and some of it is not yet gone: nothing of that id can be
+    /// written before.
     #[must_use]
     pub fn is_dropped(&self, table: u32) -> bool {
         self.tables.is_dropped(table) || self.tables.is_dropped(table | COMPLETIONS)
     }
 
-    /// Drops the objects of a tablet, as [`drop_table`](Self::drop_table) does of a whole table; completions stay, as nobody
-    /// knows for which tablet they are. Until they are gone its objects are still found: callers do not look.
+    /// Drops the objects of a tablet, as [`drop_table`](Self::drop_table) does of a whole table;
+    /// completions stay, as nobody knows for which tablet they are. Until they are gone its
+    /// objects are still found: callers do not look.
     pub fn drop_tablet(&mut self, tablet: Tablet) {
         if tablet.range.is_all() {
             return self.drop_table(tablet.table);
@@ -483,11 +523,14 @@ impl Log {
 
     /// Most bytes of objects that the log takes.
     ///
-    /// Objects much shorter than a seglet get as far. Longer ones lose up to a seglet at the end of each run of memory, and
-    /// what is lost depends on how they came; an object of 1 MB may lose a seventeenth of itself.
+    /// Objects much shorter than a seglet get as far. Longer ones lose up to a seglet at the end of
+    /// each run of memory, and what is lost depends on how they came; an object of 1 MB may
+    /// lose a seventeenth of itself.
     #[must_use]
     pub fn capacity(&self) -> usize {
-        (self.config.seglets() - self.reserve - self.config.seglets_lost()) * SEGLET_BYTES / LIVE_SHARE.1 * LIVE_SHARE.0
+        (self.config.seglets() - self.reserve - self.config.seglets_lost()) * SEGLET_BYTES
+            / LIVE_SHARE.1
+            * LIVE_SHARE.0
     }
 
     /// Refuses what could not be kept: beyond this, the cleaner would find ever less to clean.
@@ -496,7 +539,11 @@ impl Log {
             return Ok(());
         }
         let old = self.lookup(hash, table, key).map_or(0, |(_, old)| old.len);
-        if len <= old || self.object_bytes + len - old <= self.capacity() { Ok(()) } else { Err(Full::Memory) }
+        if len <= old || self.object_bytes + len - old <= self.capacity() {
+            Ok(())
+        } else {
+            Err(Full::Memory)
+        }
     }
 
     /// Takes room for an entry in the head, cleaning as needed: the writer pays.
@@ -528,7 +575,8 @@ impl Log {
                 break;
             }
         }
-        let replicating = self.heads.len() > 1 || !self.survivors.is_empty() || self.cleaner.waits();
+        let replicating =
+            self.heads.len() > 1 || !self.survivors.is_empty() || self.cleaner.waits();
         // Segments that go once the head which does not list them any more is durable.
         let leaving = self.heads.iter().any(|&slot| !self.memory.segment(slot).drops.is_empty());
         let waiting = replicating || leaving || self.memory.pins > 0;
@@ -539,8 +587,9 @@ impl Log {
         })
     }
 
-    /// The disk takes no more than so many segments for now, those that there are included; `None`: as many as the configuration says.
-    /// Of these the last are left to removals and to the cleaner, so that a log on a full disk can be emptied.
+    /// The disk takes no more than so many segments for now, those that there are included; `None`:
+    /// as many as the configuration says. Of these the last are left to removals and to the
+    /// cleaner, so that a log on a full disk can be emptied.
     pub fn limit_disk(&mut self, segments: Option<usize>) {
         self.disk_limit = segments.unwrap_or(usize::MAX);
     }
@@ -559,7 +608,8 @@ impl Log {
     fn segments_left(&self, taker: Taker) -> usize {
         match taker {
             Taker::Cleaner => 0,
-            // Beyond what the configuration takes there are always dead entries to be cleaned; on a full disk all may be alive.
+            // Beyond what the configuration takes there are always dead entries to be cleaned; on a
+            // full disk all may be alive.
             Taker::Writer if self.is_disk_limited() => CLEANER_SEGMENTS + REMOVAL_SEGMENTS,
             Taker::Writer | Taker::Remover => CLEANER_SEGMENTS,
         }
@@ -587,8 +637,9 @@ impl Log {
         Ok(address)
     }
 
-    /// Seals the head, if there is one, and opens the next, whose digest lists the survivors that became durable and
-    /// no longer what was cleaned into them. The cleaner may take its reserves for that, a writer may not.
+    /// Seals the head, if there is one, and opens the next, whose digest lists the survivors that
+    /// became durable and no longer what was cleaned into them. The cleaner may take its
+    /// reserves for that, a writer may not.
     pub(crate) fn open_head(&mut self, taker: Taker) -> Result<(), NoRoom> {
         let tracked = self.config.durability == Durability::Tracked;
         let segments = self.segments_left(taker);
@@ -601,11 +652,13 @@ impl Log {
         self.memory.segment_mut(slot).listed = true;
         let batches = self.durable_batches();
         let digest = if tracked { self.digest(batches) } else { Vec::new() };
-        let header = SegmentHeader { id, safe_version: self.safe_version, role: Role::Head, digest };
+        let header =
+            SegmentHeader { id, safe_version: self.safe_version, role: Role::Head, digest };
         match self.append_header(slot, &header, floor) {
             Ok(len) => {
-                // Only now: were they listed by a head that there is no room for, a tombstone in the present one would
-                // name a survivor that a crash leaves unlisted, and what it buries rise again.
+                // Only now: were they listed by a head that there is no room for, a tombstone in
+                // the present one would name a survivor that a crash leaves
+                // unlisted, and what it buries rise again.
                 let drops = self.list(batches);
                 let segment = self.memory.segment_mut(slot);
                 (segment.header_len, segment.drops) = (len, drops);
@@ -633,10 +686,23 @@ impl Log {
     }
 
     /// Writes the header of a new segment; returns its length.
-    pub(crate) fn append_header(&mut self, slot: u32, header: &SegmentHeader, floor: usize) -> Result<usize, NoRoom> {
+    pub(crate) fn append_header(
+        &mut self,
+        slot: u32,
+        header: &SegmentHeader,
+        floor: usize,
+    ) -> Result<usize, NoRoom> {
         let value = header.encode();
         let (kind, version, value_type) = (Kind::Segment, header.safe_version, ValueType::Bytes);
-        let entry = Entry { kind, successor: false, table: 0, version, key: &[], value: &value, value_type };
+        let entry = Entry {
+            kind,
+            successor: false,
+            table: 0,
+            version,
+            key: &[],
+            value: &value,
+            value_type,
+        };
         let len = entry.encoded_len();
         let address = self.memory.append(slot, len, 1, self.config.segment_bytes, floor)?;
         entry.encode(&mut self.memory.bytes[address..address + len]);

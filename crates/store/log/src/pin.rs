@@ -2,10 +2,12 @@
 
 use crate::log::{Log, Ref};
 
-/// Holds an entry's bytes where they are. The entry may be overwritten, removed or moved meanwhile; the bytes stay.
+/// Holds an entry's bytes where they are. The entry may be overwritten, removed or moved meanwhile;
+/// the bytes stay.
 ///
-/// Must be given back by [`Log::unpin`]: until then the whole segment's memory is kept from the cleaner.
-/// Each pin is thus up to 8 MB that cannot be reused, and the caller bounds how many there are and how long.
+/// Must be given back by [`Log::unpin`]: until then the whole segment's memory is kept from the
+/// cleaner. Each pin is thus up to 8 MB that cannot be reused, and the caller bounds how many there
+/// are and how long.
 #[derive(Debug)]
 #[must_use = "a pin holds memory until it is given back"]
 pub struct Pin {

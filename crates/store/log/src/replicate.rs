@@ -1,9 +1,10 @@
 //! What the disk still has to get, and what it may forget.
 //!
-//! The order that makes a crash harmless at any moment, with a disk of the node's own (of replicas see decision 15): a head's bytes are handed out only once its predecessor
-//! is sealed and wholly durable, and a head's digest leaves out a cleaned segment only if the survivors, which it lists in
-//! its place, were wholly durable when it was opened. So whatever head is the newest on disk, all that its
-//! digest lists is there.
+//! The order that makes a crash harmless at any moment, with a disk of the node's own (of replicas
+//! see decision 15): a head's bytes are handed out only once its predecessor is sealed and wholly
+//! durable, and a head's digest leaves out a cleaned segment only if the survivors, which it lists
+//! in its place, were wholly durable when it was opened. So whatever head is the newest on disk,
+//! all that its digest lists is there.
 
 use crate::log::{Log, Taker};
 use crate::{Durability, Ref};
@@ -22,7 +23,8 @@ pub struct Pending<'a> {
     pub offset: usize,
     /// Bytes in all slices together.
     pub len: usize,
-    /// Whether the segment is sealed and these are its last bytes: none, when it was sealed after they were handed out.
+    /// Whether the segment is sealed and these are its last bytes: none, when it was sealed after
+    /// they were handed out.
     pub sealed: bool,
     slices: [&'a [u8]; PENDING_SLICES],
     count: usize,
@@ -54,7 +56,8 @@ pub struct OpenSegment {
 }
 
 impl Log {
-    /// Bytes ever appended to heads: what is written before now is durable when [`Log::durable_position`] gets here.
+    /// Bytes ever appended to heads: what is written before now is durable when
+    /// [`Log::durable_position`] gets here.
     #[must_use]
     pub fn position(&self) -> u64 {
         self.position
@@ -76,21 +79,26 @@ impl Log {
     #[must_use]
     pub fn is_durable(&self, reference: Ref) -> bool {
         let segment = self.memory.segment(self.memory.seglets.owner(reference.address));
-        if self.config.durability == Durability::Volatile || segment.closed || segment.role == Role::Survivor {
+        if self.config.durability == Durability::Volatile
+            || segment.closed
+            || segment.role == Role::Survivor
+        {
             // A survivor's entries lie in the segments they came from until it is durable itself.
             return true;
         }
         let mut offset = 0;
         for extent in &segment.extents {
             if (extent.start..extent.end).contains(&reference.address) {
-                return offset + (reference.address - extent.start) + reference.len <= segment.durable;
+                return offset + (reference.address - extent.start) + reference.len
+                    <= segment.durable;
             }
             offset += extent.used();
         }
         unreachable!("the owner of a seglet has an extent there")
     }
 
-    /// The next bytes to replicate, of the oldest head that is not wholly handed out and durable, or else of a survivor.
+    /// The next bytes to replicate, of the oldest head that is not wholly handed out and durable,
+    /// or else of a survivor.
     ///
     /// After handing them to the disk, say so with [`Log::mark_submitted`].
     #[must_use]
@@ -106,7 +114,8 @@ impl Log {
         Some(self.pending_from(slot, segment.submitted..segment.appended, usize::MAX))
     }
 
-    /// Of a range of a segment's bytes as many as [`PENDING_SLICES`] hold, whole entries of at most `most` bytes together.
+    /// Of a range of a segment's bytes as many as [`PENDING_SLICES`] hold, whole entries of at most
+    /// `most` bytes together.
     fn pending_from(&self, slot: u32, range: Range<usize>, most: usize) -> Pending<'_> {
         let segment = self.memory.segment(slot);
         let mut slices = [&[][..]; PENDING_SLICES];
@@ -122,7 +131,11 @@ impl Log {
             }
             let from = extent.start + skip;
             let end = extent.end.min(from + range.len() - len);
-            let whole = if end - from <= most - len { end - from } else { self.whole_entries(from..end, most - len) };
+            let whole = if end - from <= most - len {
+                end - from
+            } else {
+                self.whole_entries(from..end, most - len)
+            };
             if whole == 0 {
                 break;
             }
@@ -151,8 +164,9 @@ impl Log {
         len
     }
 
-    /// Segments that are not yet sealed and wholly durable: heads, oldest first, then survivors. For whoever keeps
-    /// several replicas, each of which has come so far; [`next_pending`](Self::next_pending) is for one.
+    /// Segments that are not yet sealed and wholly durable: heads, oldest first, then survivors.
+    /// For whoever keeps several replicas, each of which has come so far;
+    /// [`next_pending`](Self::next_pending) is for one.
     pub fn open_segments(&self) -> impl Iterator<Item = OpenSegment> + '_ {
         self.heads.iter().chain(&self.survivors).map(|&slot| {
             let segment = self.memory.segment(slot);
@@ -166,8 +180,8 @@ impl Log {
         })
     }
 
-    /// Bytes of an open segment, of `range` as many whole entries from its beginning as [`PENDING_SLICES`] and `most` bytes
-    /// hold; the range's ends are ends of entries.
+    /// Bytes of an open segment, of `range` as many whole entries from its beginning as
+    /// [`PENDING_SLICES`] and `most` bytes hold; the range's ends are ends of entries.
     ///
     /// # Panics
     /// When the segment is not open or has fewer bytes: a mistake of the caller.
@@ -179,7 +193,8 @@ impl Log {
         self.pending_from(slot, range, most)
     }
 
-    /// Says that a segment's byte stream was handed to the disk up to `up_to`, and whether its seal was.
+    /// Says that a segment's byte stream was handed to the disk up to `up_to`, and whether its seal
+    /// was.
     ///
     /// # Panics
     /// When the segment has fewer bytes, or is not one that is replicated: a mistake of the caller.
@@ -233,8 +248,8 @@ impl Log {
         (head.id, head.appended - head.submitted)
     }
 
-    /// Seals the head and opens the next: for when the head's replica is full before the head is. False when there is no
-    /// room for another segment now; the head stays open then.
+    /// Seals the head and opens the next: for when the head's replica is full before the head is.
+    /// False when there is no room for another segment now; the head stays open then.
     pub fn roll_head(&mut self) -> bool {
         self.open_head(Taker::Writer).is_ok()
     }
@@ -244,7 +259,8 @@ impl Log {
         self.open_head(Taker::Remover).is_ok()
     }
 
-    /// Ids of segments whose replicas on disk may be freed: the newest durable head does not list them. Each is given once.
+    /// Ids of segments whose replicas on disk may be freed: the newest durable head does not list
+    /// them. Each is given once.
     pub fn take_reclaimable(&mut self) -> Vec<u64> {
         std::mem::take(&mut self.reclaimable)
     }

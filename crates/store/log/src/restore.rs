@@ -1,9 +1,10 @@
 //! Restart: a log is built again from the segments on disk.
 //!
-//! Segments come in any order, best in descending order of ids: then the newest version of most objects comes first and the rest
-//! need not be copied. Each becomes a segment in memory with the same id and only its live entries, as if
-//! compacted. An object counts if nothing newer of its key is known and no tombstone of its version or a later one,
-//! whichever came first. While this goes on, tombstones have a hash table of their own.
+//! Segments come in any order, best in descending order of ids: then the newest version of most
+//! objects comes first and the rest need not be copied. Each becomes a segment in memory with the
+//! same id and only its live entries, as if compacted. An object counts if nothing newer of its key
+//! is known and no tombstone of its version or a later one, whichever came first. While this goes
+//! on, tombstones have a hash table of their own.
 
 use crate::config::{Config, ConfigError};
 use crate::log::{Log, Taker};
@@ -49,12 +50,17 @@ pub struct Restore {
 }
 
 impl Restore {
-    /// Begins with nothing. `digest`: the segments to come, as the newest head on disk lists them. `tables`: the tables that
-    /// exist, if known: objects of others, dropped before, stay dropped.
+    /// Begins with nothing. `digest`: the segments to come, as the newest head on disk lists them.
+    /// `tables`: the tables that exist, if known: objects of others, dropped before, stay
+    /// dropped.
     ///
     /// # Errors
     /// As [`Log::new`].
-    pub fn new(config: Config, digest: &[u64], tables: Option<&[u32]>) -> Result<Self, ConfigError> {
+    pub fn new(
+        config: Config,
+        digest: &[u64],
+        tables: Option<&[u32]>,
+    ) -> Result<Self, ConfigError> {
         let mut log = Log::headless(config)?;
         log.graves = Some(Table::new(log.config.memory / sprat_wire::entry::HEADER_BYTES)?);
         // Ids grow with age: as if each segment before had been full.
@@ -77,14 +83,15 @@ impl Restore {
         &self.left_out
     }
 
-    /// Hash of a key, to be given with its entry: may be computed anywhere by [`sprat_wire::tablet::hash`].
+    /// Hash of a key, to be given with its entry: may be computed anywhere by
+    /// [`sprat_wire::tablet::hash`].
     #[must_use]
     pub fn hash(&self, table: u32, key: &[u8]) -> u64 {
         self.log.hash(table, key)
     }
 
-    /// Takes a segment's entries in, headers and checksums checked by the caller, which leaves out a last one that
-    /// [does not count](Completion::is_cut): each with the hash of its key.
+    /// Takes a segment's entries in, headers and checksums checked by the caller, which leaves out
+    /// a last one that [does not count](Completion::is_cut): each with the hash of its key.
     /// `safe_version` is from the segment's header.
     ///
     /// # Errors
@@ -120,7 +127,8 @@ impl Restore {
                 }
             }
             for &(hash, bytes) in &batch[..count] {
-                let entry = Entry::parse(bytes).map_err(|reason| RestoreError::Malformed { segment: id, reason })?;
+                let entry = Entry::parse(bytes)
+                    .map_err(|reason| RestoreError::Malformed { segment: id, reason })?;
                 let bytes = &bytes[..entry.encoded_len()];
                 match entry.kind {
                     Kind::Segment => {}
@@ -136,11 +144,12 @@ impl Restore {
         Ok(())
     }
 
-    /// Ends the restoration: opens a new head with an id above all of the digest and `highest_id`, the highest of any segment
-    /// found on disk, listed or not.
+    /// Ends the restoration: opens a new head with an id above all of the digest and `highest_id`,
+    /// the highest of any segment found on disk, listed or not.
     ///
     /// # Errors
-    /// [`RestoreError::Unexpected`] for a segment of the digest that did not come, [`RestoreError::Full`] if no memory is left.
+    /// [`RestoreError::Unexpected`] for a segment of the digest that did not come,
+    /// [`RestoreError::Full`] if no memory is left.
     pub fn finish(self, highest_id: u64) -> Result<Log, RestoreError> {
         let mut log = self.log;
         if let Some((_, missing)) = log.memory.segments().find(|(_, segment)| !segment.closed) {
@@ -155,9 +164,17 @@ impl Restore {
         }
     }
 
-    fn object(&mut self, slot: u32, hash: u64, entry: &Entry<'_>, bytes: &[u8]) -> Result<(), RestoreError> {
-        let exists =
-            self.tables.as_ref().is_none_or(|tables| tables.binary_search(&(entry.table & !COMPLETIONS)).is_ok());
+    fn object(
+        &mut self,
+        slot: u32,
+        hash: u64,
+        entry: &Entry<'_>,
+        bytes: &[u8],
+    ) -> Result<(), RestoreError> {
+        let exists = self
+            .tables
+            .as_ref()
+            .is_none_or(|tables| tables.binary_search(&(entry.table & !COMPLETIONS)).is_ok());
         let is_completion = Completion::of(entry).is_some();
         let is_nothing = entry.table & COMPLETIONS != 0 && !is_completion;
         if !exists && entry.table & COMPLETIONS == 0 {
@@ -194,7 +211,9 @@ impl Restore {
     /// Whether a tombstone for this object has come.
     fn buried(&self, hash: u64, entry: &Entry<'_>) -> bool {
         let memory = &self.log.memory;
-        let Some(graves) = self.log.graves.as_ref().filter(|graves| graves.len() > 0) else { return false };
+        let Some(graves) = self.log.graves.as_ref().filter(|graves| graves.len() > 0) else {
+            return false;
+        };
         let grave = graves.find(hash, |address| {
             let grave = memory.entry(address);
             grave.table == entry.table && grave.key == entry.key
@@ -202,7 +221,13 @@ impl Restore {
         grave.is_some_and(|(_, address)| memory.entry(address).version >= entry.version)
     }
 
-    fn tombstone(&mut self, slot: u32, hash: u64, entry: &Entry<'_>, bytes: &[u8]) -> Result<(), RestoreError> {
+    fn tombstone(
+        &mut self,
+        slot: u32,
+        hash: u64,
+        entry: &Entry<'_>,
+        bytes: &[u8],
+    ) -> Result<(), RestoreError> {
         self.log.safe_version = self.log.safe_version.max(entry.version + 1);
         if !self.log.memory.tombstone_lives(entry) {
             return Ok(());
@@ -228,9 +253,13 @@ impl Restore {
             grave.table == entry.table && grave.key == entry.key
         });
         match known {
-            Some((place, known)) if memory.entry(known).version < entry.version => graves.set(place, hash, address),
+            Some((place, known)) if memory.entry(known).version < entry.version => {
+                graves.set(place, hash, address)
+            }
             Some(_) => {}
-            None => graves.insert(hash, address, |at| crate::log::hash_at(memory, seed, at), |_| {}),
+            None => {
+                graves.insert(hash, address, |at| crate::log::hash_at(memory, seed, at), |_| {})
+            }
         }
         Ok(())
     }

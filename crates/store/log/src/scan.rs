@@ -1,20 +1,24 @@
 //! Scans: all objects of a table, in an order that neither growth nor a restart changes.
 //!
-//! Objects come in the order of their hashes with the bits reversed. A chain of the hash table holds the hashes with the same
-//! low bits, which is a range of that order, however far the table has grown: a split only halves the range.
+//! Objects come in the order of their hashes with the bits reversed. A chain of the hash table
+//! holds the hashes with the same low bits, which is a range of that order, however far the table
+//! has grown: a split only halves the range.
 
 use crate::log::{Log, Ref, hash_at};
 
-/// Chains looked at by one call, some 20 us, so that a small table in a large log does not hold up others.
+/// Chains looked at by one call, some 20 us, so that a small table in a large log does not hold up
+/// others.
 pub const SCAN_CHAINS: usize = 128;
 
 impl Log {
-    /// Appends to `found` the objects of `table` whose reversed hash is above `after` (all, for `None`) and not above `until`, in
-    /// order, and returns the cursor to go on from, or `None` at the end.
+    /// Appends to `found` the objects of `table` whose reversed hash is above `after` (all, for
+    /// `None`) and not above `until`, in order, and returns the cursor to go on from, or `None`
+    /// at the end.
     ///
-    /// Ends after about `limit_bytes` bytes of entries, `limit_objects` objects, or [`SCAN_CHAINS`] chains, so perhaps with
-    /// nothing found and a cursor. Objects with equal hashes come together, beyond the limits if need be. An object that is
-    /// there from the first call to the last is given exactly once.
+    /// Ends after about `limit_bytes` bytes of entries, `limit_objects` objects, or [`SCAN_CHAINS`]
+    /// chains, so perhaps with nothing found and a cursor. Objects with equal hashes come
+    /// together, beyond the limits if need be. An object that is there from the first call to
+    /// the last is given exactly once.
     pub fn scan(
         &self,
         table: u32,
@@ -50,7 +54,9 @@ impl Log {
             chain.sort_unstable_by_key(|&(reversed, _)| reversed);
             let mut last = None;
             for &(reversed, reference) in &chain {
-                if (bytes >= limit_bytes || objects >= limit_objects) && last.is_some_and(|last| last != reversed) {
+                if (bytes >= limit_bytes || objects >= limit_objects)
+                    && last.is_some_and(|last| last != reversed)
+                {
                     return last;
                 }
                 found.push(reference);

@@ -27,8 +27,8 @@ pub(crate) struct Seglets {
     owner: Vec<u32>,
     /// For each huge page, whether it was touched since it was last given back to the kernel.
     touched: Vec<bool>,
-    /// First word of `taken` that may hold a free seglet: low addresses are used first, so that memory
-    /// that was never needed is never touched.
+    /// First word of `taken` that may hold a free seglet: low addresses are used first, so that
+    /// memory that was never needed is never touched.
     lowest: usize,
     free: usize,
     total: usize,
@@ -101,8 +101,15 @@ impl Seglets {
         Some(best)
     }
 
-    /// Takes up to `want` free seglets that begin at seglet `at`, if there are at least `min`; returns how many.
-    pub(crate) fn take_at(&mut self, at: usize, min: usize, want: usize, owner: u32) -> Option<usize> {
+    /// Takes up to `want` free seglets that begin at seglet `at`, if there are at least `min`;
+    /// returns how many.
+    pub(crate) fn take_at(
+        &mut self,
+        at: usize,
+        min: usize,
+        want: usize,
+        owner: u32,
+    ) -> Option<usize> {
         let count = if at < self.end() { self.run_at(at, want) } else { 0 };
         if count < min {
             return None;
@@ -133,8 +140,8 @@ impl Seglets {
         self.lowest = self.lowest.min(run.first / 64);
     }
 
-    /// Finds up to `limit` huge pages that were touched and are wholly free now, forgets that they were
-    /// touched and returns their numbers.
+    /// Finds up to `limit` huge pages that were touched and are wholly free now, forgets that they
+    /// were touched and returns their numbers.
     pub(crate) fn untouch(&mut self, limit: usize) -> Vec<usize> {
         let mut found = Vec::new();
         for block in 0..self.touched.len() {

@@ -6,10 +6,12 @@ use sprat_wire::SEGLET_BYTES;
 use sprat_wire::entry::{Entry, Kind, Role};
 use std::collections::BTreeMap;
 
-/// Entries up to this length, bytes, may be put into extents of any size: what is lost at an extent's end is little.
+/// Entries up to this length, bytes, may be put into extents of any size: what is lost at an
+/// extent's end is little.
 const SMALL_ENTRY: usize = SEGLET_BYTES / 16;
 
-/// Seglets of an extent for longer entries, or twice what the entry takes, so that what is lost at its end is little again.
+/// Seglets of an extent for longer entries, or twice what the entry takes, so that what is lost at
+/// its end is little again.
 const LONG_RUN: usize = 8;
 
 /// Seglets that a segment takes at a time when memory is plentiful: a huge page.
@@ -42,8 +44,8 @@ impl Extent {
 pub(crate) struct Segment {
     pub(crate) id: u64,
     pub(crate) role: Role,
-    /// Its memory, in log order until the segment is closed, in any order thereafter. May be empty:
-    /// then only the replica on disk is left.
+    /// Its memory, in log order until the segment is closed, in any order thereafter. May be
+    /// empty: then only the replica on disk is left.
     pub(crate) extents: Vec<Extent>,
     /// Bytes ever appended: the length of its byte stream.
     pub(crate) appended: usize,
@@ -70,7 +72,8 @@ pub(crate) struct Segment {
     pub(crate) birth: u64,
     /// For a head: position of the log at its first byte.
     pub(crate) base: u64,
-    /// For a head: length of its header, and the segments whose replicas may go when it is durable.
+    /// For a head: length of its header, and the segments whose replicas may go when it is
+    /// durable.
     pub(crate) header_len: usize,
     pub(crate) drops: Vec<u64>,
     /// Readers of its memory.
@@ -168,7 +171,8 @@ impl Memory {
     /// The entry at `address`.
     #[inline]
     pub(crate) fn entry(&self, address: usize) -> Entry<'_> {
-        Entry::parse(&self.bytes[address..]).expect("memory holds what was checked when it was written")
+        Entry::parse(&self.bytes[address..])
+            .expect("memory holds what was checked when it was written")
     }
 
     /// Adds a segment with no memory.
@@ -209,7 +213,8 @@ impl Memory {
         slot
     }
 
-    /// Forgets a segment that is cleaned. One that is still pinned lives on, nameless, until it is unpinned.
+    /// Forgets a segment that is cleaned. One that is still pinned lives on, nameless, until it is
+    /// unpinned.
     pub(crate) fn forget(&mut self, id: u64) {
         let slot = self.by_id.remove(&id).expect("segment is known");
         let segment = self.segment(slot);
@@ -233,8 +238,8 @@ impl Memory {
     }
 
     /// Takes `len` contiguous bytes at the end of a segment that may be `limit` bytes long, leaving
-    /// at least `floor` seglets of the arena free. A new extent has at least `run` seglets (as far as the arena is not
-    /// so full that less must do), and as many as the entry needs anyway.
+    /// at least `floor` seglets of the arena free. A new extent has at least `run` seglets (as far
+    /// as the arena is not so full that less must do), and as many as the entry needs anyway.
     pub(crate) fn append(
         &mut self,
         slot: u32,
@@ -253,7 +258,8 @@ impl Memory {
                 let need = (last.end + len - last.cap).div_ceil(SEGLET_BYTES);
                 let want = growth(need, self.seglets.free()).min(spare);
                 if need <= spare
-                    && let Some(count) = self.seglets.take_at(last.cap / SEGLET_BYTES, need, want, slot)
+                    && let Some(count) =
+                        self.seglets.take_at(last.cap / SEGLET_BYTES, need, want, slot)
                 {
                     last.cap += count * SEGLET_BYTES;
                 }
@@ -275,7 +281,11 @@ impl Memory {
             trim(last, &mut self.seglets);
         }
         let start = run.first * SEGLET_BYTES;
-        segment.extents.push(Extent { start, end: start + len, cap: start + run.count * SEGLET_BYTES });
+        segment.extents.push(Extent {
+            start,
+            end: start + len,
+            cap: start + run.count * SEGLET_BYTES,
+        });
         segment.appended += len;
         Ok(start)
     }
@@ -317,7 +327,8 @@ impl Memory {
         }
     }
 
-    /// Moves the beginning of a segment's first extent up to `address`: what lies before is done with.
+    /// Moves the beginning of a segment's first extent up to `address`: what lies before is done
+    /// with.
     pub(crate) fn advance(&mut self, slot: u32, address: usize) {
         let extent = &mut self.segment_mut(slot).extents[0];
         assert!(extent.start <= address && address <= extent.end);

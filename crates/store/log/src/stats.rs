@@ -56,8 +56,12 @@ impl Log {
     /// The log's counters.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        let completions =
-            self.tables.all().filter(|(id, _)| id & COMPLETIONS != 0).map(|(_, stats)| stats.objects).sum();
+        let completions = self
+            .tables
+            .all()
+            .filter(|(id, _)| id & COMPLETIONS != 0)
+            .map(|(_, stats)| stats.objects)
+            .sum();
         Stats {
             objects: self.table.len() as u64 - completions,
             completions,
@@ -66,7 +70,11 @@ impl Log {
             tombstone_bytes: self.tombstone_bytes as u64,
             memory_bytes: self.config.memory as u64,
             free_bytes: (self.memory.seglets.free() * SEGLET_BYTES) as u64,
-            segments: self.memory.segments().filter(|(_, segment)| !segment.extents.is_empty()).count() as u64,
+            segments: self
+                .memory
+                .segments()
+                .filter(|(_, segment)| !segment.extents.is_empty())
+                .count() as u64,
             segments_on_disk: match self.config.durability {
                 Durability::Tracked => self.memory.by_id.len() as u64,
                 Durability::Volatile => 0,
@@ -89,8 +97,8 @@ impl Log {
         self.tables.stats(table)
     }
 
-    /// Gives memory that was used and is wholly free now back to the kernel, up to 32 MB a call: for when a log has become much
-    /// smaller. Returns how many bytes.
+    /// Gives memory that was used and is wholly free now back to the kernel, up to 32 MB a call:
+    /// for when a log has become much smaller. Returns how many bytes.
     pub fn release_free_memory(&mut self) -> usize {
         let blocks = self.memory.seglets.untouch(RELEASES_MAX);
         for &block in &blocks {
@@ -100,7 +108,8 @@ impl Log {
         blocks.len() * HUGE_PAGE_BYTES
     }
 
-    /// Asserts that every count is exact and every entry where it should be: see the crate's page. For tests; reads all memory.
+    /// Asserts that every count is exact and every entry where it should be: see the crate's page.
+    /// For tests; reads all memory.
     #[doc(hidden)]
     pub fn check_invariants(&self) {
         let seed = self.config.seed;
@@ -140,7 +149,12 @@ impl Log {
                 }
                 assert_eq!(address, extent.end, "an extent is a row of entries");
             }
-            assert_eq!((segment.live, segment.tombstones), (live, tombstones), "segment {}", segment.id);
+            assert_eq!(
+                (segment.live, segment.tombstones),
+                (live, tombstones),
+                "segment {}",
+                segment.id
+            );
             tombstone_bytes += tombstones;
             for run in &segment.limbo {
                 assert!(segment.pins > 0);
@@ -155,13 +169,18 @@ impl Log {
             assert!(segment.role == Role::Survivor || segment.listed || segment.cleaned);
         }
         assert_eq!(entries, pointed, "every object is in a segment");
-        assert_eq!(self.memory.seglets.free() + owned.len(), self.memory.seglets.total(), "no seglet is lost");
+        assert_eq!(
+            self.memory.seglets.free() + owned.len(),
+            self.memory.seglets.total(),
+            "no seglet is lost"
+        );
         assert!(
             (1..self.memory.seglets.end())
                 .all(|seglet| self.memory.seglets.is_free(seglet) != owned.contains_key(&seglet))
         );
         assert_eq!((self.object_bytes, self.tombstone_bytes), (object_bytes, tombstone_bytes));
-        let known: BTreeMap<_, _> = self.tables.all().filter(|(_, stats)| stats.objects > 0).collect();
+        let known: BTreeMap<_, _> =
+            self.tables.all().filter(|(_, stats)| stats.objects > 0).collect();
         assert_eq!(known, tables);
     }
 }

@@ -1,13 +1,13 @@
 //! The hash table: from the hash of a key to the address of its entry.
 //!
-//! A line is one cache line: ten slots and a link. A slot packs an address of [`ADDRESS_BITS`] and a tag,
-//! the top bits of the hash, so that a lookup touches one line and then, nearly always, the one entry
-//! that it seeks. Lines fill from their first slot on and chains from their first line on, without gaps,
-//! which makes the first empty slot the end of the chain.
+//! A line is one cache line: ten slots and a link. A slot packs an address of [`ADDRESS_BITS`] and
+//! a tag, the top bits of the hash, so that a lookup touches one line and then, nearly always, the
+//! one entry that it seeks. Lines fill from their first slot on and chains from their first line
+//! on, without gaps, which makes the first empty slot the end of the chain.
 //!
 //! The table grows by linear hashing, see [`grow`]: a line is split now and then as entries come,
-//! nothing ever stops for a rehash, and as both ranges of lines are reserved up front nothing is ever copied
-//! to a larger place.
+//! nothing ever stops for a rehash, and as both ranges of lines are reserved up front nothing is
+//! ever copied to a larger place.
 
 mod grow;
 
@@ -122,7 +122,8 @@ impl Table {
     /// When the address space is exhausted.
     pub(crate) fn new(entries: usize) -> std::io::Result<Self> {
         let primary = entries * 100 / FILL_PER_100_LINES + 2 * FIRST_LINES;
-        // A chain of n lines holds more than 10 (n - 1) entries: fewer overflow lines than a fifth of the entries.
+        // A chain of n lines holds more than 10 (n - 1) entries: fewer overflow lines than a fifth
+        // of the entries.
         let overflow = (entries / 5 + FIRST_LINES).min(u32::MAX as usize - 1);
         Ok(Self {
             primary: Mapping::reserve(primary)?,
@@ -187,7 +188,8 @@ impl Table {
         prefetch(&self.primary[self.bucket(hash)]);
     }
 
-    /// The first address with this hash's tag in this hash's line, for a prefetch of what a lookup will want.
+    /// The first address with this hash's tag in this hash's line, for a prefetch of what a lookup
+    /// will want.
     #[inline]
     pub(crate) fn peek(&self, hash: u64) -> Option<usize> {
         let line = &self.primary[self.bucket(hash)];
@@ -197,7 +199,11 @@ impl Table {
 
     /// Looks for the entry of this hash that `is_it` knows by its address.
     #[inline]
-    pub(crate) fn find(&self, hash: u64, mut is_it: impl FnMut(usize) -> bool) -> Option<(Place, usize)> {
+    pub(crate) fn find(
+        &self,
+        hash: u64,
+        mut is_it: impl FnMut(usize) -> bool,
+    ) -> Option<(Place, usize)> {
         let tag = tag(hash);
         let mut number = self.bucket(hash);
         loop {
@@ -222,7 +228,13 @@ impl Table {
     }
 
     /// Adds an entry. `hash_of` gives the hash of an entry that is in the table.
-    pub(crate) fn insert(&mut self, hash: u64, address: usize, hash_of: impl Fn(usize) -> u64, near: impl Fn(usize)) {
+    pub(crate) fn insert(
+        &mut self,
+        hash: u64,
+        address: usize,
+        hash_of: impl Fn(usize) -> u64,
+        near: impl Fn(usize),
+    ) {
         self.push(self.bucket(hash), tag(hash), address);
         self.entries += 1;
         self.grow(hash_of, near);
@@ -251,7 +263,8 @@ impl Table {
         self.entries -= 1;
     }
 
-    /// Calls `visit` with each address in the chain of a hash, and brings each near by `near` first.
+    /// Calls `visit` with each address in the chain of a hash, and brings each near by `near`
+    /// first.
     pub(crate) fn visit(&self, hash: u64, near: impl Fn(usize), mut visit: impl FnMut(usize)) {
         let mut number = Some(self.bucket(hash));
         while let Some(at) = number {

@@ -31,10 +31,12 @@ pub(crate) struct Tables {
 impl Tables {
     fn at(&mut self, id: u32) -> &mut Known {
         if self.known.get(self.last).is_none_or(|known| known.id != id) {
-            self.last = self.known.binary_search_by_key(&id, |known| known.id).unwrap_or_else(|at| {
-                self.known.insert(at, Known { id, dropped: false, stats: TableStats::default() });
-                at
-            });
+            self.last =
+                self.known.binary_search_by_key(&id, |known| known.id).unwrap_or_else(|at| {
+                    self.known
+                        .insert(at, Known { id, dropped: false, stats: TableStats::default() });
+                    at
+                });
         }
         &mut self.known[self.last]
     }
@@ -90,11 +92,14 @@ impl Tables {
 
     /// Whether something of a tablet is dropped.
     pub(crate) fn is_dropping(&self, tablet: Tablet) -> bool {
-        let meets = |other: &Tablet| other.table == tablet.table && other.range.overlap(tablet.range).is_some();
+        let meets = |other: &Tablet| {
+            other.table == tablet.table && other.range.overlap(tablet.range).is_some()
+        };
         self.tablets.iter().any(meets)
     }
 
-    /// Forgets the dropped tables that hold nothing any more, and dropped tablets: all has been gone through.
+    /// Forgets the dropped tables that hold nothing any more, and dropped tablets: all has been
+    /// gone through.
     pub(crate) fn forget_purged(&mut self) {
         self.tablets.clear();
         self.known.retain(|known| !known.dropped || known.stats.objects > 0);

@@ -27,14 +27,24 @@ fn key(n: usize) -> Vec<u8> {
 }
 
 /// Puts one object for each number.
-fn fill(log: &mut Log, table: u32, numbers: std::ops::Range<usize>, value: impl Fn(usize) -> Vec<u8>) {
+fn fill(
+    log: &mut Log,
+    table: u32,
+    numbers: std::ops::Range<usize>,
+    value: impl Fn(usize) -> Vec<u8>,
+) {
     for n in numbers {
         log.put(table, &key(n), &value(n)).unwrap();
     }
 }
 
 /// A scan to its end, with the log changed by `between` after each call.
-fn scan(log: &mut Log, table: u32, limit: usize, mut between: impl FnMut(&mut Log)) -> Vec<Vec<u8>> {
+fn scan(
+    log: &mut Log,
+    table: u32,
+    limit: usize,
+    mut between: impl FnMut(&mut Log),
+) -> Vec<Vec<u8>> {
     let (mut after, mut keys) = (None, Vec::new());
     loop {
         let mut found = Vec::new();
@@ -136,20 +146,35 @@ fn a_dropped_tablet_goes_and_the_rest_of_its_table_stays() {
     let place = |key: &[u8]| position(log.config().seed, 1, key);
     let stay: Vec<Vec<u8>> = (0..5000).map(key).filter(|key| low.contains(place(key))).collect();
     let mut found = Vec::new();
-    assert_eq!(log.scan(1, (None, low.last), usize::MAX, 10_000, &mut found).and(None::<u64>), None);
-    assert!(found.iter().all(|&found| low.contains(place(log.entry(found).key))), "a scan ends where it is told");
+    assert_eq!(
+        log.scan(1, (None, low.last), usize::MAX, 10_000, &mut found).and(None::<u64>),
+        None
+    );
+    assert!(
+        found.iter().all(|&found| low.contains(place(log.entry(found).key))),
+        "a scan ends where it is told"
+    );
     let tablet = |range| Tablet { table: 1, range };
     let id = OperationId { client: 1, lane: 2, sequence: 3, again: false };
     log.put_once(1, &stay[0], b"x", &Operation { id, result: &[] }).unwrap();
     log.drop_tablet(tablet(high));
-    assert!(log.is_dropping(tablet(high)) && log.is_dropping(tablet(Range::ALL)) && !log.is_dropping(tablet(low)));
+    assert!(
+        log.is_dropping(tablet(high))
+            && log.is_dropping(tablet(Range::ALL))
+            && !log.is_dropping(tablet(low))
+    );
     while !log.clean(1).idle {
         log.check_invariants();
     }
     assert!(!log.is_dropping(tablet(high)));
     assert_eq!(log.table_stats(1).objects, stay.len() as u64);
     assert!(stay.iter().all(|key| log.find(1, key).is_some()));
-    assert!((0..5000).map(key).filter(|key| high.contains(position(0, 1, key))).all(|key| log.find(1, &key).is_none()));
+    assert!(
+        (0..5000)
+            .map(key)
+            .filter(|key| high.contains(position(0, 1, key)))
+            .all(|key| log.find(1, &key).is_none())
+    );
     assert!(log.completion(1, &id).is_some(), "nobody knows of which tablet it is");
     // What comes back is not taken for what was dropped.
     fill(&mut log, 1, 0..5000, |_| [3; 100].to_vec());
@@ -210,13 +235,16 @@ fn large_objects_fit_between_small_ones() {
         small += 1;
     }
     let kept: Vec<usize> = (0..small).filter(|_| chance.one_in(4)).collect();
-    let gone: BTreeSet<usize> =
-        (0..small).collect::<BTreeSet<_>>().difference(&kept.iter().copied().collect()).copied().collect();
+    let gone: BTreeSet<usize> = (0..small)
+        .collect::<BTreeSet<_>>()
+        .difference(&kept.iter().copied().collect())
+        .copied()
+        .collect();
     for n in gone {
         log.remove(1, &key(n)).unwrap();
     }
-    // Three quarters are free: large ones must fit there. Each is a little longer than 16 seglets, so that up to a
-    // seventeenth is lost where one has a run of its own.
+    // Three quarters are free: large ones must fit there. Each is a little longer than 16 seglets,
+    // so that up to a seventeenth is lost where one has a run of its own.
     let mut large = 0;
     let value = vec![7; MB];
     while usize::try_from(log.stats().object_bytes).unwrap() < log.capacity() / 10 * 9 {
@@ -249,11 +277,18 @@ fn values_of_every_size_mix() {
                 refused += 1;
                 let live = usize::try_from(log.stats().object_bytes).unwrap();
                 // Values of a 64th of the memory leave holes that nothing fits into.
-                assert!(live + len > log.capacity() / 100 * 85, "{live} + {len} of {}", log.capacity());
+                assert!(
+                    live + len > log.capacity() / 100 * 85,
+                    "{live} + {len} of {}",
+                    log.capacity()
+                );
                 // Make room.
                 for _ in 0..40 {
                     let n = chance.index(600);
-                    assert_eq!(log.remove(1, &key(n)).unwrap().is_some(), model.remove(&n).is_some());
+                    assert_eq!(
+                        log.remove(1, &key(n)).unwrap().is_some(),
+                        model.remove(&n).is_some()
+                    );
                 }
             }
         }
@@ -312,17 +347,27 @@ fn completions_go_with_clients_that_are_not_heard_of() {
         log.put_once(1, &key(usize::from(lane)), b"value", &operation(1, lane)).unwrap();
     }
     log.put_once(2, b"key", b"value", &operation(2, 0)).unwrap();
-    assert_eq!((log.stats().objects, log.stats().completions, log.stats().clients), (1001, 1001, 2));
+    assert_eq!(
+        (log.stats().objects, log.stats().completions, log.stats().clients),
+        (1001, 1001, 2)
+    );
     for generation in 0..2 {
         log.age_clients();
         while !log.clean(8).idle {}
         let kept = if generation == 0 { 1001 } else { 3 };
-        assert_eq!((log.stats().objects, log.stats().completions), (1001, kept), "generation {generation}");
+        assert_eq!(
+            (log.stats().objects, log.stats().completions),
+            (1001, kept),
+            "generation {generation}"
+        );
         log.put_once(2, b"key", b"value", &operation(2, 1 + generation)).unwrap();
         log.remove_once(2, b"key", &operation(2, 7 + generation)).unwrap();
         log.put(2, b"key", b"value").unwrap();
     }
-    assert!(log.completion(1, &operation(1, 0).id).is_none() && log.completion(2, &operation(2, 1).id).is_some());
+    assert!(
+        log.completion(1, &operation(1, 0).id).is_none()
+            && log.completion(2, &operation(2, 1).id).is_some()
+    );
     log.check_invariants();
 }
 
@@ -352,9 +397,14 @@ fn a_completion_that_stands_alone_counts_at_the_end_of_a_head() {
     log.put_once(1, b"key", b"value", &operation(2, 0)).unwrap();
     let (mut other, mut elsewhere) = (Log::new(config.clone()).unwrap(), Disk::default());
     let joined = log.completion(1, &operation(2, 0).id).map(|found| log.entry(found)).unwrap();
-    let (named, told) = ((joined.table, joined.key, joined.version), Completion::of(&joined).unwrap());
+    let (named, told) =
+        ((joined.table, joined.key, joined.version), Completion::of(&joined).unwrap());
     assert_eq!(other.adopt_completion(named, &Completion::BEGUN), Ok(true));
-    assert_eq!(other.adopt_completion(named, &told), Ok(true), "it says more than that it was begun");
+    assert_eq!(
+        other.adopt_completion(named, &told),
+        Ok(true),
+        "it says more than that it was begun"
+    );
     assert_eq!(other.adopt_completion(named, &told), Ok(false), "it is there already");
     assert_eq!(other.adopt_completion(named, &Completion::BEGUN), Ok(false), "it says less");
     elsewhere.settle(&mut other);
@@ -368,7 +418,13 @@ fn a_completion_that_turns_out_not_to_count_is_forgotten_and_what_was_before_is_
     let (mut log, mut disk) = (Log::new(config.clone()).unwrap(), Disk::default());
     let id = operation(1, 5).id;
     let (key, table) = (id.key(), 1 | COMPLETIONS);
-    let told = Completion { joined: false, status: Status::Ok, version: 7, position: Some(3), result: b"result" };
+    let told = Completion {
+        joined: false,
+        status: Status::Ok,
+        version: 7,
+        position: Some(3),
+        result: b"result",
+    };
     assert_eq!(log.adopt_completion((table, &key, id.sequence), &told), Ok(true));
     log.forget_completion((table, &key, id.sequence - 1)).unwrap();
     let known = |log: &Log| {
@@ -460,7 +516,9 @@ fn a_restart_copes_with_more_on_disk_than_memory_holds() {
     // Descending order is the good one; the other must work too.
     let log = disk.restore(config, None);
     log.check_invariants();
-    assert!(model.iter().all(|(&n, value)| log.entry(log.find(1, &key(n)).unwrap()).value == value));
+    assert!(
+        model.iter().all(|(&n, value)| log.entry(log.find(1, &key(n)).unwrap()).value == value)
+    );
 }
 
 #[test]
@@ -502,7 +560,10 @@ fn longest_keys_and_values_are_kept() {
     let (key, value) = (vec![1; sprat_wire::MAX_KEY], vec![2; sprat_wire::MAX_VALUE]);
     let written = log.put(u32::MAX, &key, &value).unwrap();
     let entry = log.entry(written.reference);
-    assert_eq!((entry.kind, entry.table, entry.key, entry.value), (Kind::Object, u32::MAX, &key[..], &value[..]));
+    assert_eq!(
+        (entry.kind, entry.table, entry.key, entry.value),
+        (Kind::Object, u32::MAX, &key[..], &value[..])
+    );
     log.put(0, &[], &[]).unwrap();
     assert_eq!(log.entry(log.find(0, &[]).unwrap()).value, b"");
     let small = volatile(MIN_MEMORY).put(1, &key, &value);
@@ -553,11 +614,13 @@ fn entries(log: &Log, segment: u64, len: usize) -> (Vec<(Vec<u8>, u64)>, Vec<u64
     (entries, digest)
 }
 
-/// A head may be on disk before the one before it is: where replicas are on other servers it is. Then what that one has overwritten
-/// must still be found.
+/// A head may be on disk before the one before it is: where replicas are on other servers it is.
+/// Then what that one has overwritten must still be found.
 #[test]
 fn what_a_head_lists_is_enough_without_the_head_before() {
-    let mut log = Log::new(Config { segment_bytes: MB / 2, ..Config::new(MIN_MEMORY, Durability::Tracked) }).unwrap();
+    let mut log =
+        Log::new(Config { segment_bytes: MB / 2, ..Config::new(MIN_MEMORY, Durability::Tracked) })
+            .unwrap();
     let mut chance = chance(5);
     let mut stored: BTreeMap<u64, Vec<(Vec<u8>, u64)>> = BTreeMap::new();
     let mut durable: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
@@ -594,13 +657,19 @@ fn what_a_head_lists_is_enough_without_the_head_before() {
         log.mark_durable(next.segment, next.header, false);
         log.take_reclaimable();
     }
-    assert!(looks > 20 && log.stats().cleaner.combined_segments > 20, "{looks} heads, {:?}", log.stats().cleaner);
+    assert!(
+        looks > 20 && log.stats().cleaner.combined_segments > 20,
+        "{looks} heads, {:?}",
+        log.stats().cleaner
+    );
 }
 
 /// A copy of a segment has what counts of it, and says when that is so.
 #[test]
 fn a_copy_counts_once_what_it_leaves_out_is_outdated() {
-    let mut log = Log::new(Config { segment_bytes: MB / 2, ..Config::new(MIN_MEMORY, Durability::Tracked) }).unwrap();
+    let mut log =
+        Log::new(Config { segment_bytes: MB / 2, ..Config::new(MIN_MEMORY, Durability::Tracked) })
+            .unwrap();
     let durable = |log: &mut Log| {
         for open in log.open_segments().collect::<Vec<_>>() {
             log.mark_submitted(open.segment, open.appended, open.sealed);
@@ -614,7 +683,9 @@ fn a_copy_counts_once_what_it_leaves_out_is_outdated() {
     fill(&mut log, 1, 10..40, |_| vec![2; 3_000]);
     // Until memory is short there is nothing to compact.
     for n in 0.. {
-        if log.put(2, &key(n % 200), &[3; 10_000]).is_err() || log.stats().cleaner.compacted_segments > 0 {
+        if log.put(2, &key(n % 200), &[3; 10_000]).is_err()
+            || log.stats().cleaner.compacted_segments > 0
+        {
             break;
         }
         log.clean(10);
@@ -640,6 +711,10 @@ fn a_copy_counts_once_what_it_leaves_out_is_outdated() {
         keys.insert(entry.key.to_vec());
         rest = &rest[entry.encoded_len()..];
     }
-    assert!((0..10).all(|n| keys.contains(&key(n))) && keys.len() < 40 && pieces > 1, "{} in {pieces}", keys.len());
+    assert!(
+        (0..10).all(|n| keys.contains(&key(n))) && keys.len() < 40 && pieces > 1,
+        "{} in {pieces}",
+        keys.len()
+    );
     log.check_invariants();
 }

@@ -18,7 +18,8 @@ type Object = (u64, ValueType, Vec<u8>);
 /// What was done to the log, in order; `state` is all of it together.
 #[derive(Default)]
 struct Model {
-    /// Key, what became of it, and the log's position behind it; what was done together has the same.
+    /// Key, what became of it, and the log's position behind it; what was done together has the
+    /// same.
     history: Vec<(Key, Option<Object>, u64)>,
     state: BTreeMap<Key, Object>,
     /// State at the last crash, and the highest version of each key that was durable.
@@ -40,7 +41,8 @@ impl Model {
         self.history.push((key, object, position));
     }
 
-    /// After a crash with everything before `durable` on disk: the log must be as it was at some moment since.
+    /// After a crash with everything before `durable` on disk: the log must be as it was at some
+    /// moment since.
     fn recover(&mut self, found: BTreeMap<Key, Object>, durable: u64) {
         let mut state = std::mem::take(&mut self.base);
         let mut versions = HashMap::new();
@@ -54,11 +56,15 @@ impl Model {
             }
             let Some((key, object, position)) = history.next() else {
                 let differs = |key: &&Key| state.get(*key) != found.get(*key);
-                let keys: Vec<_> = state.keys().chain(found.keys()).filter(differs).take(3).collect();
-                let versions =
-                    |key: &Key| (state.get(key).map(|object| object.0), found.get(key).map(|object| object.0));
+                let keys: Vec<_> =
+                    state.keys().chain(found.keys()).filter(differs).take(3).collect();
+                let versions = |key: &Key| {
+                    (state.get(key).map(|object| object.0), found.get(key).map(|object| object.0))
+                };
                 let versions: Vec<_> = keys.iter().map(|key| versions(key)).collect();
-                panic!("the log is as it never was since {durable}: in the end and found, {keys:?} had {versions:?}");
+                panic!(
+                    "the log is as it never was since {durable}: in the end and found, {keys:?} had {versions:?}"
+                );
             };
             reached = position;
             match object {
@@ -104,7 +110,11 @@ struct Case {
 impl Case {
     fn key(&mut self) -> Key {
         // A third of the keys get most of the writes.
-        let n = if self.chance.one_in(3) { self.chance.index(self.keys) } else { self.chance.index(self.keys / 3 + 1) };
+        let n = if self.chance.one_in(3) {
+            self.chance.index(self.keys)
+        } else {
+            self.chance.index(self.keys / 3 + 1)
+        };
         let table = u32::try_from(n).unwrap() % self.tables + 1;
         (table, format!("key {n:0width$}", width = n % 40).into_bytes())
     }
@@ -114,7 +124,8 @@ impl Case {
         if self.chance.index(100) >= self.once {
             return None;
         }
-        let (client, lane) = (self.chance.index(3) as u64, u16::try_from(self.chance.index(20)).unwrap());
+        let (client, lane) =
+            (self.chance.index(3) as u64, u16::try_from(self.chance.index(20)).unwrap());
         let sequence = self.sequences.entry((client, lane)).or_default();
         *sequence += 1 + self.chance.index(2) as u64;
         Some(OperationId { client, lane, sequence: *sequence, again: false })
@@ -147,7 +158,10 @@ fn contents(log: &Log, tables: u32) -> BTreeMap<Key, Object> {
             let entry = log.entry(reference);
             // Whether it was joined is of no concern once it is there.
             let value = if table & COMPLETIONS == 0 { entry.value } else { &entry.value[1..] };
-            let before = all.insert((table, entry.key.to_vec()), (entry.version, entry.value_type, value.to_vec()));
+            let before = all.insert(
+                (table, entry.key.to_vec()),
+                (entry.version, entry.value_type, value.to_vec()),
+            );
             assert!(before.is_none(), "given twice");
         }
     }
@@ -155,7 +169,14 @@ fn contents(log: &Log, tables: u32) -> BTreeMap<Key, Object> {
 }
 
 /// An operation is done as the model has it: with its completion.
-fn record(model: &mut Model, log: &Log, key: Key, object: Option<Object>, version: u64, id: Option<OperationId>) {
+fn record(
+    model: &mut Model,
+    log: &Log,
+    key: Key,
+    object: Option<Object>,
+    version: u64,
+    id: Option<OperationId>,
+) {
     if let Some(id) = id {
         let completion = [&version.to_le_bytes()[..6], RESULT].concat();
         let name = (key.0 | COMPLETIONS, id.key().to_vec());
@@ -164,7 +185,13 @@ fn record(model: &mut Model, log: &Log, key: Key, object: Option<Object>, versio
         let found = found.and_then(|entry| Completion::of(&entry));
         assert_eq!(
             found,
-            Some(Completion { joined: true, status: Status::Ok, version, position: None, result: RESULT })
+            Some(Completion {
+                joined: true,
+                status: Status::Ok,
+                version,
+                position: None,
+                result: RESULT
+            })
         );
     }
     model.record(key, object, log.position());
@@ -204,7 +231,14 @@ fn step(
                     if let Some((version, _, _)) = model.state.get(&key) {
                         assert_eq!(written.version, version + 1);
                     }
-                    record(model, log, key, Some((written.version, value_type, value)), written.version, id);
+                    record(
+                        model,
+                        log,
+                        key,
+                        Some((written.version, value_type, value)),
+                        written.version,
+                        id,
+                    );
                 }
                 Err(Full::Replication) => {
                     assert!(round < 100, "waits for ever: {:?}", log.stats());
@@ -273,7 +307,15 @@ fn step(
 fn case(seed: u64, keys: usize, value_max: usize, removes: usize) -> Case {
     // A third of the histories know nothing of operations that take effect once.
     let once = if seed.is_multiple_of(3) { 0 } else { 40 };
-    Case { chance: chance(seed), keys, value_max, tables: 3, removes, once, sequences: HashMap::new() }
+    Case {
+        chance: chance(seed),
+        keys,
+        value_max,
+        tables: 3,
+        removes,
+        once,
+        sequences: HashMap::new(),
+    }
 }
 
 /// Without a disk.

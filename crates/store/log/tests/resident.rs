@@ -22,7 +22,10 @@ fn two_million_objects_take_little_memory() {
         log.put(1, &key, &[7; 100]).unwrap();
     }
     let each = (resident() - before) as f64 / count as f64;
-    eprintln!("{each:.1} bytes an object, of these {:.1} in the table", log.stats().table_bytes as f64 / count as f64);
+    eprintln!(
+        "{each:.1} bytes an object, of these {:.1} in the table",
+        log.stats().table_bytes as f64 / count as f64
+    );
     // 30 + 100 + a header of 19, and at most 12 in the hash table.
     assert!(each <= 162.0, "{each} bytes an object");
 }

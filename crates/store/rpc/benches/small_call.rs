@@ -1,4 +1,5 @@
-//! What one small call costs both endpoints together, open and sealed: no driver, no network, warm. And what a handshake costs.
+//! What one small call costs both endpoints together, open and sealed: no driver, no network, warm.
+//! And what a handshake costs.
 
 use std::hint::black_box;
 use std::io::IoSlice;
@@ -10,7 +11,8 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use sprat_key::{Identity, Role, Root, Terms};
 use sprat_net::{Nanos, Transmit};
 use sprat_rpc::{
-    CallFailure, CallId, Config, Credentials, Endpoint, Handler, Outcome, Repeat, Reply, RequestId, Response, SessionId,
+    CallFailure, CallId, Config, Credentials, Endpoint, Handler, Outcome, Repeat, Reply, RequestId,
+    Response, SessionId,
 };
 
 /// Frames end to end in one buffer, so that the bench measures endpoints, not allocation.
@@ -88,7 +90,13 @@ fn carry(now: Nanos, from: &mut Node, to: &mut Node) {
     from.endpoint.flush(&mut from.wire);
     let mut start = 0;
     for &end in &from.wire.ends {
-        to.endpoint.receive(now, from.address, &from.wire.bytes[start..end], &mut to.app, &mut to.wire);
+        to.endpoint.receive(
+            now,
+            from.address,
+            &from.wire.bytes[start..end],
+            &mut to.app,
+            &mut to.wire,
+        );
         start = end;
     }
     from.wire.bytes.clear();
@@ -99,14 +107,18 @@ fn round(now: Nanos, client: &mut Node, server: &mut Node, session: SessionId, c
     let key = [3; 46];
     for _ in 0..calls {
         let deadline = now + Duration::from_secs(10);
-        client.endpoint.call(now, session, &[&key[..16], &key[16..]], deadline, &mut client.wire).unwrap();
+        client
+            .endpoint
+            .call(now, session, &[&key[..16], &key[16..]], deadline, &mut client.wire)
+            .unwrap();
     }
     carry(now, client, server);
     carry(now, server, client);
 }
 
 fn identity() -> Arc<Identity> {
-    let terms = Terms { role: Role::Server, name: "one".into(), grants: Vec::new(), valid: (0, 1 << 40) };
+    let terms =
+        Terms { role: Role::Server, name: "one".into(), grants: Vec::new(), valid: (0, 1 << 40) };
     Arc::new(Root::generate().unwrap().issue(&terms).unwrap())
 }
 
@@ -147,7 +159,13 @@ fn small_call(criterion: &mut Criterion) {
     let stranger = SocketAddr::from(([10, 0, 0, 9], 1));
     group.bench_function("first_message_of_a_stranger", |bencher| {
         bencher.iter(|| {
-            server.endpoint.receive(Nanos(5), stranger, black_box(&rubbish), &mut server.app, &mut server.wire);
+            server.endpoint.receive(
+                Nanos(5),
+                stranger,
+                black_box(&rubbish),
+                &mut server.app,
+                &mut server.wire,
+            );
         });
     });
     assert!(server.wire.ends.is_empty() && server.endpoint.counters().strangers > 0);

@@ -28,10 +28,12 @@ pub const UNSCHEDULED_BYTES: usize = 64 << 10;
 /// Bytes granted to a sender ahead of what has arrived.
 pub const GRANT_WINDOW: usize = 128 << 10;
 
-/// Long messages that are granted at once: all but one are those with least to come, one is the oldest.
+/// Long messages that are granted at once: all but one are those with least to come, one is the
+/// oldest.
 pub const GRANTED_MESSAGES: usize = 4;
 
-/// Bytes of long messages sent in one poll, for each of the two roles, so that the loop stays responsive.
+/// Bytes of long messages sent in one poll, for each of the two roles, so that the loop stays
+/// responsive.
 pub const BURST_BYTES: usize = 256 << 10;
 
 /// Missing ranges asked for again at once, and remembered by a sender at once.
@@ -46,21 +48,23 @@ pub const MIN_MTU: usize = 576;
 /// Largest frame used, bytes: what a packet's 16-bit payload length can say.
 pub const MAX_MTU: usize = packet::HEADER_BYTES + 65_535;
 
-/// Longest frame by which a path is tried before a session uses it, bytes: Ethernet's longest. What says that it takes more
-/// connects processes of one machine.
+/// Longest frame by which a path is tried before a session uses it, bytes: Ethernet's longest. What
+/// says that it takes more connects processes of one machine.
 pub const PROBE_BYTES: usize = 9000;
 
-/// Times that a session is asked for in the frames this end can do before narrower ones are tried as well.
+/// Times that a session is asked for in the frames this end can do before narrower ones are tried
+/// as well.
 pub const WIDE_TRIES: u32 = 2;
 
-/// The narrower ones, bytes, widest first: what fits UDP over IPv6 in Ethernet's common packets of 1500 bytes, and in those of
-/// 1280 that every link of IPv6's carries (RFC 8200).
+/// The narrower ones, bytes, widest first: what fits UDP over IPv6 in Ethernet's common packets of
+/// 1500 bytes, and in those of 1280 that every link of IPv6's carries (RFC 8200).
 pub const NARROW_MTUS: [u32; 2] = [1452, 1232];
 
 /// Bytes of a response that live in the slot itself; a longer one needs a body.
 pub const INLINE_BYTES: usize = 64;
 
-/// Packets up to this size are copied into the frame being packed; longer ones are gathered from where they lie.
+/// Packets up to this size are copied into the frame being packed; longer ones are gathered from
+/// where they lie.
 pub const COPY_BYTES: usize = 1024;
 
 /// A call's request buffer is kept for the next call in its slot up to this size.
@@ -75,14 +79,16 @@ pub const DRAIN_RETRY_MICROS: u32 = 10_000;
 /// How long a server remembers a session over which nothing was ever asked.
 pub const UNUSED_TTL: Duration = Duration::from_secs(3);
 
-/// Silence of a client after which a server drops the responses that it holds for it: those that are not acknowledged, or of which the
-/// rest is to be sent. Whoever waits for an answer asks again at least every [`MAX_RTO`].
+/// Silence of a client after which a server drops the responses that it holds for it: those that
+/// are not acknowledged, or of which the rest is to be sent. Whoever waits for an answer asks again
+/// at least every [`MAX_RTO`].
 pub const HOLDING_TTL: Duration = Duration::from_secs(5);
 
 /// Silence after which an idle session may give way to one of the same address.
 pub const IDLE_BEFORE_GIVING_WAY: Duration = Duration::from_secs(1);
 
-/// Times that a server has asked for the rest of a request in vain before the memory for it may go to another.
+/// Times that a server has asked for the rest of a request in vain before the memory for it may go
+/// to another.
 pub const STALLED_TRIES: u32 = 2;
 
 /// Longest time between two retransmissions.
@@ -157,7 +163,11 @@ impl Config {
     pub(crate) fn check(&self) {
         assert!((MIN_SLOTS..=MAX_SLOTS).contains(&self.slots), "slots: {}", self.slots);
         assert!((MIN_MTU..=MAX_MTU).contains(&self.mtu), "mtu: {}", self.mtu);
-        assert!((3..=65_535).contains(&self.session_ttl.as_secs()), "session_ttl: {:?}", self.session_ttl);
+        assert!(
+            (3..=65_535).contains(&self.session_ttl.as_secs()),
+            "session_ttl: {:?}",
+            self.session_ttl
+        );
         assert!(self.max_sessions <= 1 << 24 && self.max_client_sessions <= 1 << 24);
         assert!(self.unreachable_after > MAX_RTO);
     }

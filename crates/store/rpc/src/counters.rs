@@ -89,7 +89,8 @@ pub struct Counters {
     pub channels_ended: u64,
     /// Messages of handshakes by who has not the keys, or that came to harm.
     pub strangers: u64,
-    /// Certificates not believed: of another root, of another key, expired, or of no server where one was called.
+    /// Certificates not believed: of another root, of another key, expired, or of no server where
+    /// one was called.
     pub untrusted: u64,
     /// Sealed frames that do not open, or are of no channel.
     pub sealed_forged: u64,

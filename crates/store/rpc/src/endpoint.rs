@@ -16,24 +16,28 @@ use crate::link::{Io, Outbox, Peer};
 use crate::scout::Scout;
 use crate::server::Server;
 
-/// One end of any number of sessions, in both roles. `B` is the [`Handler::Body`] of the handler it is used with.
+/// One end of any number of sessions, in both roles. `B` is the [`Handler::Body`] of the handler it
+/// is used with.
 ///
-/// Its owner's loop is: [`receive`](Self::receive) every frame of a batch, begin calls and answer requests,
-/// [`poll`](Self::poll), [`flush`](Self::flush), wait for a frame or for [`next_deadline`](Self::next_deadline).
-/// `now` never goes back; one reading of the clock a batch is enough.
+/// Its owner's loop is: [`receive`](Self::receive) every frame of a batch, begin calls and answer
+/// requests, [`poll`](Self::poll), [`flush`](Self::flush), wait for a frame or for
+/// [`next_deadline`](Self::next_deadline). `now` never goes back; one reading of the clock a batch
+/// is enough.
 #[derive(Debug)]
 pub struct Endpoint<B> {
     client: Client,
     server: Server<B>,
     outbox: Outbox,
     counters: Counters,
-    /// Nonces and tokens, which tell stray packets from wanted ones. An attacker who reads them can guess the next.
+    /// Nonces and tokens, which tell stray packets from wanted ones. An attacker who reads them
+    /// can guess the next.
     random: Chance,
     channels: Option<Box<Channels>>,
 }
 
 impl<B: Copy> Endpoint<B> {
-    /// An endpoint without sessions. `seed` must differ between the runs of a program: session tokens are drawn from it.
+    /// An endpoint without sessions. `seed` must differ between the runs of a program: session
+    /// tokens are drawn from it.
     ///
     /// # Panics
     /// When a field of the configuration is outside its stated range.
@@ -50,7 +54,8 @@ impl<B: Copy> Endpoint<B> {
         }
     }
 
-    /// The same, that speaks only to members of its cluster, and says nothing that others can read. Before it has been used.
+    /// The same, that speaks only to members of its cluster, and says nothing that others can read.
+    /// Before it has been used.
     #[must_use]
     pub fn secured(self, config: &Config, credentials: Credentials) -> Self {
         assert!(self.counters == Counters::default(), "an endpoint that has been used");
@@ -58,16 +63,26 @@ impl<B: Copy> Endpoint<B> {
     }
 
     #[inline]
-    fn split<'a, T: ?Sized>(&'a mut self, now: Nanos, tx: &'a mut T) -> (Io<'a, T>, &'a mut Client, &'a mut Server<B>) {
+    fn split<'a, T: ?Sized>(
+        &'a mut self,
+        now: Nanos,
+        tx: &'a mut T,
+    ) -> (Io<'a, T>, &'a mut Client, &'a mut Server<B>) {
         let Self { client, server, outbox, counters, random, channels } = self;
         let channels = channels.as_deref_mut();
         (Io { now, tx, outbox, counters, random, channels }, client, server)
     }
 
-    /// Takes a frame from `from`: hands requests and results to the handler, and packs answers for `tx`.
-    /// Whatever the bytes are, this returns; what cannot be used is counted.
-    pub fn receive<H, T>(&mut self, now: Nanos, from: SocketAddr, frame: &[u8], handler: &mut H, tx: &mut T)
-    where
+    /// Takes a frame from `from`: hands requests and results to the handler, and packs answers for
+    /// `tx`. Whatever the bytes are, this returns; what cannot be used is counted.
+    pub fn receive<H, T>(
+        &mut self,
+        now: Nanos,
+        from: SocketAddr,
+        frame: &[u8],
+        handler: &mut H,
+        tx: &mut T,
+    ) where
         H: Handler<Body = B>,
         T: Transmit + ?Sized,
     {
@@ -79,21 +94,36 @@ impl<B: Copy> Endpoint<B> {
     }
 
     /// Takes a frame where there are channels.
-    fn receive_sealed<H, T>(&mut self, now: Nanos, from: SocketAddr, frame: &[u8], handler: &mut H, tx: &mut T)
-    where
+    fn receive_sealed<H, T>(
+        &mut self,
+        now: Nanos,
+        from: SocketAddr,
+        frame: &[u8],
+        handler: &mut H,
+        tx: &mut T,
+    ) where
         H: Handler<Body = B>,
         T: Transmit + ?Sized,
     {
         let Self { channels: Some(channels), counters, .. } = self else { return };
         match frame.first() {
             Some(&SEALED) => {
-                let Some((channel, room)) = channels.open(now, from, frame, counters) else { return };
-                self.packets(now, Peer { address: from, channel }, &room[LEAD_BYTES..], handler, tx);
+                let Some((channel, room)) = channels.open(now, from, frame, counters) else {
+                    return;
+                };
+                self.packets(
+                    now,
+                    Peer { address: from, channel },
+                    &room[LEAD_BYTES..],
+                    handler,
+                    tx,
+                );
                 if let Some(channels) = &mut self.channels {
                     channels.give_back(room);
                 }
             }
-            Some(&(HELLO | ANSWER | PROOF)) => match channels.shake(now, from, frame, tx, counters) {
+            Some(&(HELLO | ANSWER | PROOF)) => match channels.shake(now, from, frame, tx, counters)
+            {
                 News::None => {}
                 News::Admitted(who, certificate) => handler.admitted(who, &certificate),
                 News::Opened(channel, old) => {
@@ -128,7 +158,9 @@ impl<B: Copy> Endpoint<B> {
                     match malformed {
                         Malformed::Short(_) => io.counters.malformed_short += 1,
                         Malformed::Truncated { .. } => io.counters.malformed_truncated += 1,
-                        Malformed::Kind(_) | Malformed::Refusal(_) => io.counters.malformed_kind += 1,
+                        Malformed::Kind(_) | Malformed::Refusal(_) => {
+                            io.counters.malformed_kind += 1
+                        }
                     }
                     return;
                 }
@@ -142,10 +174,16 @@ impl<B: Copy> Endpoint<B> {
         }
     }
 
-    /// Answers a request whose outcome was [`Outcome::Pending`]. If its client has gone, the answer is dropped,
-    /// its body released, and that counted.
-    pub fn respond<H, T>(&mut self, now: Nanos, id: RequestId, outcome: Outcome<B>, handler: &mut H, tx: &mut T)
-    where
+    /// Answers a request whose outcome was [`Outcome::Pending`]. If its client has gone, the answer
+    /// is dropped, its body released, and that counted.
+    pub fn respond<H, T>(
+        &mut self,
+        now: Nanos,
+        id: RequestId,
+        outcome: Outcome<B>,
+        handler: &mut H,
+        tx: &mut T,
+    ) where
         H: Handler<Body = B>,
         T: Transmit + ?Sized,
     {
@@ -210,7 +248,8 @@ impl<B: Copy> Endpoint<B> {
         self.client.keep_alive(session, on);
     }
 
-    /// Takes no more calls on a session, and tells the server and forgets it once those outstanding have ended.
+    /// Takes no more calls on a session, and tells the server and forgets it once those outstanding
+    /// have ended.
     pub fn close<T: Transmit + ?Sized>(&mut self, now: Nanos, session: SessionId, tx: &mut T) {
         let (mut io, client, _) = self.split(now, tx);
         client.close(&mut io, session);
@@ -261,7 +300,10 @@ impl<B: Copy> Endpoint<B> {
     #[must_use]
     pub fn next_deadline(&self) -> Option<Nanos> {
         let channels = self.channels.as_ref().and_then(|channels| channels.next_deadline());
-        [self.client.next_deadline(), self.server.next_deadline(), channels].into_iter().flatten().min()
+        [self.client.next_deadline(), self.server.next_deadline(), channels]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Hands everything packed to the driver, and has it sent.
@@ -281,7 +323,8 @@ impl<B: Copy> Endpoint<B> {
     pub fn figures(&self, figures: &mut Vec<Figure>) {
         self.counters.figures(figures);
         let (sessions, most) = (self.server.sessions(), self.server.most_sessions());
-        let (bytes, most_bytes) = (self.server.reassembly_bytes(), self.server.most_reassembly_bytes());
+        let (bytes, most_bytes) =
+            (self.server.reassembly_bytes(), self.server.most_reassembly_bytes());
         let used = [
             ("rpc_sessions", sessions),
             ("rpc_sessions_max", most),

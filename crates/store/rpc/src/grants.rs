@@ -13,9 +13,11 @@ pub(crate) struct Candidate {
     pub(crate) birth: u64,
 }
 
-/// The messages to grant: those with the least to come, so that short ones do not wait for long ones, and
-/// the oldest, so that long ones do not wait for ever.
-pub(crate) fn choose(candidates: impl Iterator<Item = Candidate>) -> [Option<Candidate>; GRANTED_MESSAGES] {
+/// The messages to grant: those with the least to come, so that short ones do not wait for long
+/// ones, and the oldest, so that long ones do not wait for ever.
+pub(crate) fn choose(
+    candidates: impl Iterator<Item = Candidate>,
+) -> [Option<Candidate>; GRANTED_MESSAGES] {
     const SHORTEST: usize = GRANTED_MESSAGES - 1;
     let mut chosen: [Option<Candidate>; GRANTED_MESSAGES] = [None; GRANTED_MESSAGES];
     let mut oldest: Option<Candidate> = None;
@@ -30,7 +32,9 @@ pub(crate) fn choose(candidates: impl Iterator<Item = Candidate>) -> [Option<Can
                     *place = Some(moving);
                     break;
                 }
-                Some(other) if (moving.remaining, moving.birth) < (other.remaining, other.birth) => {
+                Some(other)
+                    if (moving.remaining, moving.birth) < (other.remaining, other.birth) =>
+                {
                     std::mem::swap(other, &mut moving);
                 }
                 Some(_) => {}

@@ -10,23 +10,26 @@ use thiserror::Error;
 use crate::channel::Who;
 use crate::config::INLINE_BYTES;
 
-/// What the owner of an endpoint does with requests and results. It is handed to the endpoint with every
-/// call that may need it, and kept nowhere.
+/// What the owner of an endpoint does with requests and results. It is handed to the endpoint with
+/// every call that may need it, and kept nowhere.
 pub trait Handler {
     /// A handle to memory that a response is gathered from, such as an object in the log.
     type Body: Copy;
 
-    /// A request has arrived. The payload lies in the driver's receive buffer, if it came in one packet.
+    /// A request has arrived. The payload lies in the driver's receive buffer, if it came in one
+    /// packet.
     fn request(&mut self, now: Nanos, id: RequestId, payload: &[u8]) -> Outcome<Self::Body>;
 
-    /// A request will come in a moment, from the frame that is being read: whoever keeps much in memory may begin to
-    /// bring near what it will touch. A hint and no more: it may yet turn out to be a repetition, or refused.
+    /// A request will come in a moment, from the frame that is being read: whoever keeps much in
+    /// memory may begin to bring near what it will touch. A hint and no more: it may yet turn
+    /// out to be a repetition, or refused.
     #[inline]
     fn expect(&mut self, payload: &[u8]) {
         let _ = payload;
     }
 
-    /// A member of the cluster has proven who it is: what it asks comes with this [`Who`]. Whoever had its number before has gone.
+    /// A member of the cluster has proven who it is: what it asks comes with this [`Who`]. Whoever
+    /// had its number before has gone.
     fn admitted(&mut self, who: Who, certificate: &Certificate) {
         let _ = (who, certificate);
     }
@@ -34,15 +37,16 @@ pub trait Handler {
     /// The memory behind a body. It must be the same bytes until the body is released.
     fn gather(&self, body: Self::Body) -> &[u8];
 
-    /// A body handed over in a [`Reply`] is needed no longer. Called exactly once for each, unless the endpoint
-    /// itself is dropped first.
+    /// A body handed over in a [`Reply`] is needed no longer. Called exactly once for each, unless
+    /// the endpoint itself is dropped first.
     fn release(&mut self, body: Self::Body);
 
     /// A call has ended. Called exactly once for each, unless the endpoint itself is dropped first.
     fn completed(&mut self, now: Nanos, call: CallId, result: Result<Response<'_>, CallFailure>);
 }
 
-/// The handler of an endpoint that serves nobody and drops results: for tests and for shutting down.
+/// The handler of an endpoint that serves nobody and drops results: for tests and for shutting
+/// down.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoHandler;
 
@@ -62,8 +66,8 @@ impl Handler for NoHandler {
     fn completed(&mut self, _: Nanos, _: CallId, _: Result<Response<'_>, CallFailure>) {}
 }
 
-/// Names a request to the endpoint that received it. Safe to keep for ever: an answer to a request that is
-/// forgotten does nothing.
+/// Names a request to the endpoint that received it. Safe to keep for ever: an answer to a request
+/// that is forgotten does nothing.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct RequestId {
     pub(crate) session: u32,
@@ -81,7 +85,8 @@ impl RequestId {
         self.who
     }
 
-    /// The session by which it came: a number that no other session has at the time, small, and used again.
+    /// The session by which it came: a number that no other session has at the time, small, and
+    /// used again.
     #[inline]
     #[must_use]
     pub fn session(self) -> u32 {
@@ -96,7 +101,8 @@ pub enum Outcome<B> {
     Reply(Reply<B>),
     /// It will be answered by [`Endpoint::respond`](crate::Endpoint::respond).
     Pending,
-    /// It was not executed: the client is to ask again after so many microseconds. Nothing is kept for it.
+    /// It was not executed: the client is to ask again after so many microseconds. Nothing is kept
+    /// for it.
     Retry(u32),
 }
 
@@ -181,7 +187,11 @@ impl Inline {
     #[inline]
     pub(crate) fn append(&mut self, bytes: &[u8]) {
         let len = usize::from(self.len);
-        assert!(len + bytes.len() <= INLINE_BYTES, "{} bytes are too many for a head", len + bytes.len());
+        assert!(
+            len + bytes.len() <= INLINE_BYTES,
+            "{} bytes are too many for a head",
+            len + bytes.len()
+        );
         self.bytes[len..][..bytes.len()].copy_from_slice(bytes);
         self.len = u8::try_from(len + bytes.len()).expect("just checked");
     }
@@ -226,7 +236,8 @@ impl CallId {
         self.session
     }
 
-    /// Its slot, below [`MAX_SLOTS`](crate::MAX_SLOTS): no other outstanding call of the session has it.
+    /// Its slot, below [`MAX_SLOTS`](crate::MAX_SLOTS): no other outstanding call of the session
+    /// has it.
     #[must_use]
     pub fn slot(self) -> usize {
         usize::from(self.slot)
@@ -252,7 +263,8 @@ impl<'a> Response<'a> {
         Self(Source::Assembled(buffer))
     }
 
-    /// The response as a vector: copied if it came in one packet, else the buffer it was put together in.
+    /// The response as a vector: copied if it came in one packet, else the buffer it was put
+    /// together in.
     #[must_use]
     pub fn into_vec(self) -> Vec<u8> {
         match self.0 {
@@ -314,7 +326,8 @@ pub enum CallFailure {
         /// Whether the server may have executed it, or may yet.
         maybe_executed: bool,
     },
-    /// The server ended or forgot the session, by a restart for instance. The next call opens it anew.
+    /// The server ended or forgot the session, by a restart for instance. The next call opens it
+    /// anew.
     #[error("the server lost the session{}", executed(.maybe_executed))]
     Lost {
         /// Whether the server may have executed it.
@@ -323,7 +336,8 @@ pub enum CallFailure {
     /// The server refused the session; the request was not sent.
     #[error("the server refused the session: {0:?}")]
     Refused(Refusal),
-    /// The server is too busy and asked for more patience than the deadline or the retries left allow.
+    /// The server is too busy and asked for more patience than the deadline or the retries left
+    /// allow.
     #[error("the server is busy and asks to be asked again in {retry_micros} microseconds")]
     Overloaded {
         /// What the server asked for.

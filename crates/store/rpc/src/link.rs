@@ -55,7 +55,14 @@ impl Link {
     }
 
     #[inline]
-    pub(crate) fn header(&self, kind: Kind, slot: usize, sequence: u32, offset: usize, total: usize) -> Header {
+    pub(crate) fn header(
+        &self,
+        kind: Kind,
+        slot: usize,
+        sequence: u32,
+        offset: usize,
+        total: usize,
+    ) -> Header {
         let slot = u8::try_from(slot).expect("slots are bounded");
         Header {
             kind: kind as u8,
@@ -200,7 +207,8 @@ impl<T: Transmit + ?Sized> Io<'_, T> {
     }
 }
 
-/// What a control packet of `len` bytes of payload must be followed by to fill a frame of `frame` bytes.
+/// What a control packet of `len` bytes of payload must be followed by to fill a frame of `frame`
+/// bytes.
 pub(crate) fn padding(len: usize, frame: usize) -> &'static [u8] {
     static ZEROES: [u8; PROBE_BYTES] = [0; PROBE_BYTES];
     &ZEROES[..frame.min(PROBE_BYTES).saturating_sub(HEADER_BYTES + len)]

@@ -19,7 +19,11 @@ fn nanos(duration: Duration) -> u64 {
 
 impl Rtt {
     pub(crate) fn new(reliable: bool) -> Self {
-        Self { smoothed: 0, variation: 0, floor: nanos(if reliable { RELIABLE_RTO } else { MIN_RTO }) }
+        Self {
+            smoothed: 0,
+            variation: 0,
+            floor: nanos(if reliable { RELIABLE_RTO } else { MIN_RTO }),
+        }
     }
 
     #[inline]
@@ -37,7 +41,11 @@ impl Rtt {
     /// Time to wait for the answer to attempt number `tries`, from 0: doubles with each.
     #[inline]
     pub(crate) fn timeout(&self, tries: u32) -> Duration {
-        let first = if self.smoothed == 0 { nanos(INITIAL_RTO) } else { self.smoothed + 4 * self.variation };
+        let first = if self.smoothed == 0 {
+            nanos(INITIAL_RTO)
+        } else {
+            self.smoothed + 4 * self.variation
+        };
         let first = first.max(self.floor);
         Duration::from_nanos((first << tries.min(10)).min(nanos(MAX_RTO)))
     }

@@ -1,5 +1,5 @@
-//! Looking ahead in a frame of many requests, so that their memory is near when their turn comes: where a server keeps
-//! gigabytes, each would else wait twice for memory, some 100 ns each time.
+//! Looking ahead in a frame of many requests, so that their memory is near when their turn comes:
+//! where a server keeps gigabytes, each would else wait twice for memory, some 100 ns each time.
 
 use sprat_wire::packet::{self, Kind};
 
@@ -20,7 +20,8 @@ impl<'a> Scout<'a> {
         Self { rest: frame, lead: 0 }
     }
 
-    /// The next packet is about to be executed: tells the handler of those that come [`AHEAD`] behind it.
+    /// The next packet is about to be executed: tells the handler of those that come [`AHEAD`]
+    /// behind it.
     #[inline]
     pub(crate) fn advance<H: Handler>(&mut self, handler: &mut H) {
         while self.lead <= AHEAD

@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use sprat_net::{Nanos, Transmit};
 use sprat_wire::MAX_MESSAGE;
-use sprat_wire::packet::{Accept, Connect, FROM_SERVER, HEADER_BYTES, Kind, PROTOCOL_VERSION, Packet, Refusal};
+use sprat_wire::packet::{
+    Accept, Connect, FROM_SERVER, HEADER_BYTES, Kind, PROTOCOL_VERSION, Packet, Refusal,
+};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::config::{
-    BURST_BYTES, Config, DRAIN_RETRY_MICROS, HOLDING_TTL, IDLE_BEFORE_GIVING_WAY, INITIAL_RTO, INLINE_BYTES,
-    MAX_RESEND_TRIES, MAX_SLOTS, MIN_MTU, MIN_SLOTS, RELIABLE_RTO, UNUSED_TTL,
+    BURST_BYTES, Config, DRAIN_RETRY_MICROS, HOLDING_TTL, IDLE_BEFORE_GIVING_WAY, INITIAL_RTO,
+    INLINE_BYTES, MAX_RESEND_TRIES, MAX_SLOTS, MIN_MTU, MIN_SLOTS, RELIABLE_RTO, UNUSED_TTL,
 };
 use crate::handler::{Handler, Inline, Outcome, Repeat, Reply, RequestId};
 use crate::link::{Io, Link, Peer, held, padding};
@@ -58,7 +60,8 @@ const _: () = assert!(size_of::<Slot<u64>>() <= 96);
 const _: () = assert!(size_of::<Session<u64>>() <= 112);
 
 impl<B> Slot<B> {
-    const FRESH: Self = Self { body: None, sequence: 0, message: 0, phase: Phase::Fresh, head: Inline::EMPTY };
+    const FRESH: Self =
+        Self { body: None, sequence: 0, message: 0, phase: Phase::Fresh, head: Inline::EMPTY };
 }
 
 #[derive(Debug)]
@@ -76,7 +79,10 @@ struct Session<B> {
 impl<B> Session<B> {
     /// Whether nothing is received, worked on or sent for its client.
     fn is_idle(&self) -> bool {
-        !self.slots.iter().any(|slot| matches!(slot.phase, Phase::Receiving | Phase::Running | Phase::Sending))
+        !self
+            .slots
+            .iter()
+            .any(|slot| matches!(slot.phase, Phase::Receiving | Phase::Running | Phase::Sending))
     }
 
     /// Whether memory of the handler's is held for its client.
@@ -130,8 +136,13 @@ impl<B: Copy> Server<B> {
 
     /// A packet from a client.
     #[inline]
-    pub(crate) fn receive<H, T>(&mut self, io: &mut Io<'_, T>, handler: &mut H, from: Peer, packet: &Packet<'_>)
-    where
+    pub(crate) fn receive<H, T>(
+        &mut self,
+        io: &mut Io<'_, T>,
+        handler: &mut H,
+        from: Peer,
+        packet: &Packet<'_>,
+    ) where
         H: Handler<Body = B>,
         T: Transmit + ?Sized,
     {
@@ -160,18 +171,24 @@ impl<B: Copy> Server<B> {
         let sequence = header.sequence.get();
         let (offset, total) = (header.offset.get() as usize, header.total.get() as usize);
         match packet.kind {
-            Kind::Request => self.request(io, handler, Owner { session: index, slot, sequence }, packet),
+            Kind::Request => {
+                self.request(io, handler, Owner { session: index, slot, sequence }, packet)
+            }
             Kind::Ping => {
                 let header = session.link.control(Kind::Pong);
                 io.send(&session.link, header, [&[], &[]]);
             }
             Kind::Close => self.end(io.counters, handler, index),
             Kind::Grant | Kind::Resend | Kind::Busy | Kind::Ack => {
-                let Some(state) = session.slots.get_mut(slot).filter(|state| state.sequence == sequence) else {
+                let Some(state) =
+                    session.slots.get_mut(slot).filter(|state| state.sequence == sequence)
+                else {
                     return;
                 };
                 match (packet.kind, state.phase) {
-                    (Kind::Grant | Kind::Resend, Phase::Dropped) => self.close_one(io, handler, index),
+                    (Kind::Grant | Kind::Resend, Phase::Dropped) => {
+                        self.close_one(io, handler, index)
+                    }
                     (Kind::Grant, Phase::Sending) => self.sender.grant(state.message, offset),
                     (Kind::Resend, Phase::Sending) => {
                         let again = self.sender.resend(state.message, offset, total);
@@ -233,7 +250,13 @@ impl<B: Copy> Server<B> {
         }
         let granted = asked.min(self.slots).min(MAX_SLOTS);
         let session = Session {
-            link: Link { peer: from, session: theirs, token: io.random.draw_u32(), mtu, side: FROM_SERVER },
+            link: Link {
+                peer: from,
+                session: theirs,
+                token: io.random.draw_u32(),
+                mtu,
+                side: FROM_SERVER,
+            },
             nonce,
             last_heard: io.now,
             slots: Vec::new(),
@@ -247,12 +270,14 @@ impl<B: Copy> Server<B> {
         self.accept(io, index, padding.len());
     }
 
-    /// The session that gives way to a new one from `address` when there are as many as there may be.
+    /// The session that gives way to a new one from `address` when there are as many as there may
+    /// be.
     ///
-    /// One over which nothing was ever asked goes first: there are more of them than there should be when someone opens sessions from
-    /// addresses that are not theirs. Then one of the address that has most: the one that was silent for longest of those with nothing
-    /// under way, and if there is none, and the address has more than the new one's, of all of them. Its client, if it is still there,
-    /// opens another.
+    /// One over which nothing was ever asked goes first: there are more of them than there should
+    /// be when someone opens sessions from addresses that are not theirs. Then one of the
+    /// address that has most: the one that was silent for longest of those with nothing
+    /// under way, and if there is none, and the address has more than the new one's, of all of
+    /// them. Its client, if it is still there, opens another.
     fn gives_way(&self, now: Nanos, address: IpAddr) -> Option<u32> {
         let longest_silent = |of: &dyn Fn(&Session<B>) -> bool| {
             let candidates = self.sessions.iter().filter(|(_, session)| of(session));
@@ -264,7 +289,8 @@ impl<B: Copy> Server<B> {
                 *counts.entry(session.link.peer.address.ip()).or_default() += 1;
             }
             let own = counts.get(&address).copied().unwrap_or(0) + 1;
-            let (&largest, &count) = counts.iter().max_by_key(|&(&other, &count)| (count, other))?;
+            let (&largest, &count) =
+                counts.iter().max_by_key(|&(&other, &count)| (count, other))?;
             let is_others = count > own;
             let theirs = |session: &Session<B>| session.link.peer.address.ip() == largest;
             let rests = |session: &Session<B>| {
@@ -276,8 +302,8 @@ impl<B: Copy> Server<B> {
         })
     }
 
-    /// Says that the session is there, in a frame as long as that which asked for it: so the way back is tried as well, and
-    /// nobody gets more than was sent.
+    /// Says that the session is there, in a frame as long as that which asked for it: so the way
+    /// back is tried as well, and nobody gets more than was sent.
     fn accept<T: Transmit + ?Sized>(&self, io: &mut Io<'_, T>, index: u32, padded: usize) {
         let Some(session) = self.sessions.get(index) else { return };
         let accept = Accept {
@@ -288,19 +314,28 @@ impl<B: Copy> Server<B> {
             ttl: u16::try_from(self.ttl.as_secs()).unwrap_or(u16::MAX).into(),
             mtu: session.link.mtu.into(),
         };
-        let frame =
-            if padded == 0 { 0 } else { (HEADER_BYTES + size_of::<Connect>() + padded).min(session.link.mtu as usize) };
+        let frame = if padded == 0 {
+            0
+        } else {
+            (HEADER_BYTES + size_of::<Connect>() + padded).min(session.link.mtu as usize)
+        };
         let padding = padding(size_of::<Accept>(), frame);
         io.send(&session.link, session.link.control(Kind::Accept), [accept.as_bytes(), padding]);
     }
 
     #[inline]
-    fn request<H, T>(&mut self, io: &mut Io<'_, T>, handler: &mut H, owner: Owner, packet: &Packet<'_>)
-    where
+    fn request<H, T>(
+        &mut self,
+        io: &mut Io<'_, T>,
+        handler: &mut H,
+        owner: Owner,
+        packet: &Packet<'_>,
+    ) where
         H: Handler<Body = B>,
         T: Transmit + ?Sized,
     {
-        let (offset, total) = (packet.header.offset.get() as usize, packet.header.total.get() as usize);
+        let (offset, total) =
+            (packet.header.offset.get() as usize, packet.header.total.get() as usize);
         let Some(session) = self.sessions.get_mut(owner.session) else { return };
         let link = session.link;
         if !plausible(offset, total, packet.payload.len(), link.fragment()) {
@@ -330,7 +365,8 @@ impl<B: Copy> Server<B> {
             Phase::Running => return busy(io, &link, owner),
             Phase::Retained | Phase::Sending => {
                 if offset == 0 && io.mtu(link.peer.address, self.mtu) < link.mtu {
-                    // The path has become narrower than the session's frames: it takes another session.
+                    // The path has become narrower than the session's frames: it takes another
+                    // session.
                     self.close_one(io, handler, owner.session);
                 } else if offset == 0 {
                     self.repeat(io, handler, owner);
@@ -343,7 +379,8 @@ impl<B: Copy> Server<B> {
             }
             // Its client waits for what is no more, and would wait for ever: it is to know.
             Phase::Dropped => return self.close_one(io, handler, owner.session),
-            // Only a first fragment begins such a request anew: a late one of the other fragments would not end.
+            // Only a first fragment begins such a request anew: a late one of the other fragments
+            // would not end.
             Phase::Repeatable if offset > 0 => return,
             Phase::Fresh | Phase::Open | Phase::Repeatable => {
                 if self.draining {
@@ -356,7 +393,8 @@ impl<B: Copy> Server<B> {
                 let patience = if io.tx.reliable() { RELIABLE_RTO } else { INITIAL_RTO / 2 };
                 let Some(message) = self.begin(io, owner, total, &link, patience) else {
                     io.counters.reassembly_full += 1;
-                    self.sessions.get_mut(owner.session).expect("it asks").slots[owner.slot].phase = Phase::Open;
+                    self.sessions.get_mut(owner.session).expect("it asks").slots[owner.slot]
+                        .phase = Phase::Open;
                     return retry(io, &link, owner, DRAIN_RETRY_MICROS);
                 };
                 let session = self.sessions.get_mut(owner.session).expect("it asks");
@@ -392,13 +430,16 @@ impl<B: Copy> Server<B> {
         patience: Duration,
     ) -> Option<u32> {
         loop {
-            if let Some(message) = self.incoming.begin(io.now, owner, total, link.fragment(), patience) {
+            if let Some(message) =
+                self.incoming.begin(io.now, owner, total, link.fragment(), patience)
+            {
                 return Some(message);
             }
             let (message, loser) = self.incoming.gives_way(owner.session, total)?;
             self.incoming.drop(message);
             io.counters.reassembly_ceded += 1;
-            let session = self.sessions.get_mut(loser.session).expect("assemblies end with their session");
+            let session =
+                self.sessions.get_mut(loser.session).expect("assemblies end with their session");
             session.slots[loser.slot].phase = Phase::Open;
             let link = session.link;
             retry(io, &link, loser, DRAIN_RETRY_MICROS);
@@ -427,13 +468,20 @@ impl<B: Copy> Server<B> {
     }
 
     /// The owner's answer to a request that was pending.
-    pub(crate) fn respond<H, T>(&mut self, io: &mut Io<'_, T>, handler: &mut H, id: RequestId, outcome: Outcome<B>)
-    where
+    pub(crate) fn respond<H, T>(
+        &mut self,
+        io: &mut Io<'_, T>,
+        handler: &mut H,
+        id: RequestId,
+        outcome: Outcome<B>,
+    ) where
         H: Handler<Body = B>,
         T: Transmit + ?Sized,
     {
-        let owner = Owner { session: id.session, slot: usize::from(id.slot), sequence: id.sequence };
-        let session = self.sessions.get(id.session).filter(|session| session.link.token == id.token);
+        let owner =
+            Owner { session: id.session, slot: usize::from(id.slot), sequence: id.sequence };
+        let session =
+            self.sessions.get(id.session).filter(|session| session.link.token == id.token);
         let slot = session.and_then(|session| session.slots.get(owner.slot));
         if slot.is_none_or(|slot| slot.sequence != id.sequence || slot.phase != Phase::Running) {
             io.counters.stale_answers += 1;
@@ -447,8 +495,13 @@ impl<B: Copy> Server<B> {
 
     /// Does with a running request what its handler says.
     #[inline]
-    fn settle<H, T>(&mut self, io: &mut Io<'_, T>, handler: &mut H, owner: Owner, outcome: Outcome<B>)
-    where
+    fn settle<H, T>(
+        &mut self,
+        io: &mut Io<'_, T>,
+        handler: &mut H,
+        owner: Owner,
+        outcome: Outcome<B>,
+    ) where
         H: Handler<Body = B>,
         T: Transmit + ?Sized,
     {
@@ -502,7 +555,8 @@ impl<B: Copy> Server<B> {
         }
     }
 
-    /// Sends the kept response of a request again, or the first packet of it: its client asks for the rest.
+    /// Sends the kept response of a request again, or the first packet of it: its client asks for
+    /// the rest.
     fn repeat<H, T>(&self, io: &mut Io<'_, T>, handler: &H, owner: Owner)
     where
         H: Handler<Body = B>,
@@ -512,8 +566,15 @@ impl<B: Copy> Server<B> {
         self.send_response(io, handler, owner, 0);
     }
 
-    /// Sends the packet of a kept response that begins at `offset`; returns the bytes of message in it.
-    fn send_response<H, T>(&self, io: &mut Io<'_, T>, handler: &H, owner: Owner, offset: usize) -> usize
+    /// Sends the packet of a kept response that begins at `offset`; returns the bytes of message in
+    /// it.
+    fn send_response<H, T>(
+        &self,
+        io: &mut Io<'_, T>,
+        handler: &H,
+        owner: Owner,
+        offset: usize,
+    ) -> usize
     where
         H: Handler<Body = B>,
         T: Transmit + ?Sized,
@@ -555,7 +616,8 @@ impl<B: Copy> Server<B> {
             }
         }
         while let Some(Overdue { message, owner, tries, missing }) = self.incoming.overdue(io.now) {
-            let session = self.sessions.get_mut(owner.session).expect("assemblies end with their session");
+            let session =
+                self.sessions.get_mut(owner.session).expect("assemblies end with their session");
             if tries > MAX_RESEND_TRIES {
                 io.counters.abandoned += 1;
                 session.slots[owner.slot].phase = Phase::Open;
@@ -564,15 +626,21 @@ impl<B: Copy> Server<B> {
             }
             for &(offset, len) in missing {
                 io.counters.resends += 1;
-                let header = session.link.header(Kind::Resend, owner.slot, owner.sequence, offset, len);
+                let header =
+                    session.link.header(Kind::Resend, owner.slot, owner.sequence, offset, len);
                 io.send(&session.link, header, [&[], &[]]);
             }
         }
         let sessions = &self.sessions;
         self.incoming.grant(|owner, offset, total| {
-            let link = &sessions.get(owner.session).expect("assemblies end with their session").link;
+            let link =
+                &sessions.get(owner.session).expect("assemblies end with their session").link;
             io.counters.grants += 1;
-            io.send(link, link.header(Kind::Grant, owner.slot, owner.sequence, offset, total), [&[], &[]]);
+            io.send(
+                link,
+                link.header(Kind::Grant, owner.slot, owner.sequence, offset, total),
+                [&[], &[]],
+            );
         });
         let mut budget = BURST_BYTES;
         while budget > 0
@@ -607,7 +675,12 @@ impl<B: Copy> Server<B> {
     }
 
     /// Forgets a session.
-    fn end<H: Handler<Body = B>>(&mut self, counters: &mut crate::Counters, handler: &mut H, index: u32) {
+    fn end<H: Handler<Body = B>>(
+        &mut self,
+        counters: &mut crate::Counters,
+        handler: &mut H,
+        index: u32,
+    ) {
         let Some(mut session) = self.sessions.remove(index) else { return };
         counters.sessions_ended += 1;
         self.timers.remove(index);
@@ -625,7 +698,8 @@ impl<B: Copy> Server<B> {
         handler: &mut H,
         channel: u32,
     ) {
-        let by_it = self.sessions.iter().filter(|(_, session)| session.link.peer.channel == channel);
+        let by_it =
+            self.sessions.iter().filter(|(_, session)| session.link.peer.channel == channel);
         let all: Vec<u32> = by_it.map(|(index, _)| index).collect();
         all.into_iter().for_each(|index| self.end(counters, handler, index));
     }
@@ -646,7 +720,8 @@ impl<B: Copy> Server<B> {
         H: Handler<Body = B>,
         T: Transmit + ?Sized,
     {
-        let all: Vec<(u32, Link)> = self.sessions.iter().map(|(index, session)| (index, session.link)).collect();
+        let all: Vec<(u32, Link)> =
+            self.sessions.iter().map(|(index, session)| (index, session.link)).collect();
         for (index, link) in all {
             io.send(&link, link.control(Kind::Close), [&[], &[]]);
             self.end(io.counters, handler, index);
@@ -672,7 +747,12 @@ impl<B: Copy> Server<B> {
 
 /// Drops whatever a slot keeps for its newest request.
 #[inline]
-fn clear<H: Handler>(slot: &mut Slot<H::Body>, incoming: &mut Incoming, sender: &mut Sender, handler: &mut H) {
+fn clear<H: Handler>(
+    slot: &mut Slot<H::Body>,
+    incoming: &mut Incoming,
+    sender: &mut Sender,
+    handler: &mut H,
+) {
     match slot.phase {
         Phase::Receiving => incoming.drop(slot.message),
         Phase::Sending => sender.end(slot.message),

@@ -1,8 +1,9 @@
 //! When to look at what next.
 //!
-//! A binary heap that knows where each of its members stands, so that a member has one entry, however
-//! often its time changes. Owners are lazy: they move a time only forwards to *now*, and when it has come
-//! find out what is due and set the next. So the path of a call that goes well touches no heap.
+//! A binary heap that knows where each of its members stands, so that a member has one entry,
+//! however often its time changes. Owners are lazy: they move a time only forwards to *now*, and
+//! when it has come find out what is due and set the next. So the path of a call that goes well
+//! touches no heap.
 
 use sprat_net::Nanos;
 
@@ -88,7 +89,11 @@ impl Timers {
                 break;
             }
             let right = left + 1;
-            let child = if right < self.heap.len() && self.heap[right].0 < self.heap[left].0 { right } else { left };
+            let child = if right < self.heap.len() && self.heap[right].0 < self.heap[left].0 {
+                right
+            } else {
+                left
+            };
             if self.heap[place].0 <= self.heap[child].0 {
                 break;
             }

@@ -25,7 +25,10 @@ fn a_call_is_two_frames() {
     assert_eq!(world.result(0, call), Some(&Ok(pattern(7 ^ 0xff, 40))));
     let after = world.nodes[0].endpoint.counters();
     assert_eq!((after.frames_out - before.frames_out, after.frames_in - before.frames_in), (1, 1));
-    assert_eq!((after.packets_out - before.packets_out, after.packets_in - before.packets_in), (1, 1));
+    assert_eq!(
+        (after.packets_out - before.packets_out, after.packets_in - before.packets_in),
+        (1, 1)
+    );
 }
 
 #[test]
@@ -34,8 +37,9 @@ fn small_packets_share_a_frame() {
     let session = world.connect(0, 1);
     world.run(Duration::from_millis(1));
     let before = *world.nodes[0].endpoint.counters();
-    let calls: Vec<CallId> =
-        (0..20).map(|op| world.call(0, session, &request(op, Want::Reexecute, 30, 0), LONG)).collect();
+    let calls: Vec<CallId> = (0..20)
+        .map(|op| world.call(0, session, &request(op, Want::Reexecute, 30, 0), LONG))
+        .collect();
     world.settle();
     assert!(calls.iter().all(|&call| world.result(0, call).is_some_and(Result::is_ok)));
     let after = world.nodes[0].endpoint.counters();
@@ -54,7 +58,8 @@ fn requests_of_one_frame_are_announced_a_few_ahead() {
     let server = &world.nodes[1].app;
     assert_eq!(server.executed.len(), 20);
     // Each but the first, once, in order: the next eight at the beginning, and then one a request.
-    let wanted: Vec<(u64, usize)> = (1..20).map(|op| (op, usize::try_from(op).unwrap().saturating_sub(8))).collect();
+    let wanted: Vec<(u64, usize)> =
+        (1..20).map(|op| (op, usize::try_from(op).unwrap().saturating_sub(8))).collect();
     assert_eq!(server.expected, wanted);
 }
 
@@ -79,11 +84,19 @@ fn every_length_arrives() {
             MAX_MESSAGE - REQUEST_HEADER,
         ] {
             for want in [Want::Retain, Want::Reexecute] {
-                let filler = len.saturating_sub(if len == edge || len == 2 * edge { REQUEST_HEADER } else { 0 });
+                let filler = len.saturating_sub(if len == edge || len == 2 * edge {
+                    REQUEST_HEADER
+                } else {
+                    0
+                });
                 let op = len as u64;
                 let call = world.call(0, session, &request(op, want, len, filler), LONG);
                 world.settle();
-                assert_eq!(world.result(0, call), Some(&Ok(pattern(op ^ 0xff, len))), "{len} at {mtu}");
+                assert_eq!(
+                    world.result(0, call),
+                    Some(&Ok(pattern(op ^ 0xff, len))),
+                    "{len} at {mtu}"
+                );
             }
         }
         let endpoint = &mut world.nodes[0].endpoint;
@@ -97,11 +110,14 @@ fn every_length_arrives() {
 
 #[test]
 fn too_long_late_and_too_many_are_told() {
-    let mut world = World::new(1, 2, Weather::calm(1500), &Config { slots: 8, ..Config::default() });
+    let mut world =
+        World::new(1, 2, Weather::calm(1500), &Config { slots: 8, ..Config::default() });
     let session = world.connect(0, 1);
     let node = &mut world.nodes[0];
     let long = vec![0; MAX_MESSAGE + 1];
-    let mut call = |bytes: &[u8], deadline| node.endpoint.call(world.now, session, &[bytes], deadline, &mut node.wire);
+    let mut call = |bytes: &[u8], deadline| {
+        node.endpoint.call(world.now, session, &[bytes], deadline, &mut node.wire)
+    };
     assert_eq!(call(&long, Nanos::NEVER), Err(CallError::TooLong(MAX_MESSAGE + 1)));
     assert_eq!(call(b"", world.now), Err(CallError::Late));
     for op in 0..8 {
@@ -137,7 +153,8 @@ fn a_short_call_does_not_wait_for_a_long_one() {
     assert!(world.result(0, call).is_none(), "the long one ended too soon to tell");
     world.settle();
     assert!(world.result(0, call).unwrap().is_ok());
-    // In virtual time this is exact: at most a window stands in the sender's queue before the short response.
+    // In virtual time this is exact: at most a window stands in the sender's queue before the short
+    // response.
     let window = Duration::from_nanos(GRANT_WINDOW as u64 + 20_000);
     assert!(slowest <= window, "{slowest:?} > {window:?}");
 }
@@ -149,8 +166,14 @@ fn shorter_messages_are_received_first() {
     let session = world.connect(0, 1);
     world.run(Duration::from_millis(1));
     let sizes = [8, 7, 6, 5, 4, 3, 2, 1].map(|size| size * 900_000);
-    let calls = sizes
-        .map(|size| world.call(0, session, &request(size, Want::Reexecute, usize::try_from(size).unwrap(), 0), LONG));
+    let calls = sizes.map(|size| {
+        world.call(
+            0,
+            session,
+            &request(size, Want::Reexecute, usize::try_from(size).unwrap(), 0),
+            LONG,
+        )
+    });
     world.settle();
     let ends = calls.map(|call| world.nodes[0].app.results[&call].0);
     assert!(ends[7] < ends[3] && ends[3] < ends[1], "{ends:?}");
@@ -240,11 +263,17 @@ fn a_dead_server_is_noticed() {
     let ended = |world: &World, call| world.nodes[0].app.results[&call].0.since(begun);
     assert_eq!(world.result(0, soon), Some(&Err(CallFailure::Deadline { maybe_executed: true })));
     assert_eq!(ended(&world, soon), Duration::from_secs(1));
-    assert_eq!(world.result(0, late), Some(&Err(CallFailure::Unreachable { maybe_executed: true })));
+    assert_eq!(
+        world.result(0, late),
+        Some(&Err(CallFailure::Unreachable { maybe_executed: true }))
+    );
     assert!(ended(&world, late) <= Duration::from_secs(5) + MAX_RTO);
     let unsent = world.call(0, session, &request(3, Want::Retain, 500, 0), LONG);
     world.settle();
-    assert_eq!(world.result(0, unsent), Some(&Err(CallFailure::Unreachable { maybe_executed: false })));
+    assert_eq!(
+        world.result(0, unsent),
+        Some(&Err(CallFailure::Unreachable { maybe_executed: false }))
+    );
     world.cut[1] = false;
     let healed = world.call(0, session, &request(4, Want::Retain, 500, 0), LONG);
     world.settle();
@@ -344,12 +373,16 @@ fn reassembly_memory_is_bounded() {
     let mut calls = Vec::new();
     for op in 0..16u64 {
         let node = usize::from(op % 2 == 1);
-        calls.push((node, world.call(node, sessions[node], &request(op, Want::Retain, 1 << 20, 1 << 20), LONG)));
+        calls.push((
+            node,
+            world.call(node, sessions[node], &request(op, Want::Retain, 1 << 20, 1 << 20), LONG),
+        ));
     }
     let mut most = 0;
     while !world.nodes.iter().all(|node| node.endpoint.is_idle()) {
         world.step();
-        most = most.max(world.nodes.iter().map(|node| node.endpoint.reassembly_bytes()).max().unwrap());
+        most = most
+            .max(world.nodes.iter().map(|node| node.endpoint.reassembly_bytes()).max().unwrap());
     }
     assert!(most <= 3 << 20);
     assert!(most > 1 << 20);
@@ -363,7 +396,8 @@ fn reassembly_memory_is_bounded() {
 fn history(seed: u64, weather: Weather, longest: u32, restarts: bool) {
     let config = Config { slots: 8, ..Config::default() };
     let mut world = World::new(seed, 3, weather, &config);
-    let mut sessions = vec![(0, world.connect(0, 2)), (1, world.connect(1, 2)), (0, world.connect(0, 2))];
+    let mut sessions =
+        vec![(0, world.connect(0, 2)), (1, world.connect(1, 2)), (0, world.connect(0, 2))];
     let mut calls: Vec<(usize, CallId, u64, Want, usize)> = Vec::new();
     let count = 40;
     for op in 0..count {
@@ -402,7 +436,10 @@ fn history(seed: u64, weather: Weather, longest: u32, restarts: bool) {
             Some(Err(CallFailure::Lost { maybe_executed: true })) if restarts => {}
             other => panic!("seed {seed}: {op} ended in {other:?}"),
         }
-        assert!(want == Want::Reexecute || times <= 1, "seed {seed}: {op} was executed {times} times");
+        assert!(
+            want == Want::Reexecute || times <= 1,
+            "seed {seed}: {op} was executed {times} times"
+        );
     }
     assert_eq!(world.nodes.iter().map(|node| node.app.doubles).sum::<u32>(), 0);
     for (node, session) in sessions {
@@ -414,7 +451,11 @@ fn history(seed: u64, weather: Weather, longest: u32, restarts: bool) {
     let server = &world.nodes[2];
     assert_eq!((server.endpoint.server_sessions(), server.app.bodies.len()), (0, 0), "seed {seed}");
     for node in &world.nodes {
-        assert_eq!((node.endpoint.reassembly_bytes(), node.endpoint.client_sessions()), (0, 0), "seed {seed}");
+        assert_eq!(
+            (node.endpoint.reassembly_bytes(), node.endpoint.client_sessions()),
+            (0, 0),
+            "seed {seed}"
+        );
         assert!(node.endpoint.is_idle());
         let counters = node.endpoint.counters();
         let malformed = [

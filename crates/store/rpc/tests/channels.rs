@@ -1,4 +1,5 @@
-//! Channels: members speak and are understood, whatever the network does; nobody else gets as much as a byte.
+//! Channels: members speak and are understood, whatever the network does; nobody else gets as much
+//! as a byte.
 
 use crate::net;
 use net::{BEGINNING, REQUEST_HEADER, Want, Weather, World, address, connect_frame, request};
@@ -15,7 +16,12 @@ const LIFE: u64 = 3600;
 const PATIENCE: Duration = Duration::from_secs(8);
 
 fn terms(role: Role) -> Terms {
-    Terms { role, name: "one".into(), grants: Vec::new(), valid: (BEGINNING - 10, BEGINNING + LIFE) }
+    Terms {
+        role,
+        name: "one".into(),
+        grants: Vec::new(),
+        valid: (BEGINNING - 10, BEGINNING + LIFE),
+    }
 }
 
 fn issue(root: &Root, role: Role) -> Arc<Identity> {
@@ -64,7 +70,9 @@ fn who_asks_is_known_and_what_is_asked_is_not_seen() {
     assert!(heard.len() >= 6);
     for (_, frame) in heard {
         assert!(frame[0] > 0xc0, "a frame of kind {}", frame[0]);
-        for secret in [&asked[REQUEST_HEADER..], &answer[..], members().2.shown(), members().1.shown()] {
+        for secret in
+            [&asked[REQUEST_HEADER..], &answer[..], members().2.shown(), members().1.shown()]
+        {
             assert!(!frame.windows(8).any(|window| window == &secret[..8]));
         }
     }
@@ -113,7 +121,11 @@ fn long_and_short_come_through_a_bad_network_once_each() {
         }
         world.settle();
         let (client, server) = (&world.nodes[0].app, &world.nodes[1].app);
-        assert_eq!(client.results.values().filter(|(_, result)| result.is_ok()).count(), 60, "seed {seed}");
+        assert_eq!(
+            client.results.values().filter(|(_, result)| result.is_ok()).count(),
+            60,
+            "seed {seed}"
+        );
         assert!(server.executed.values().all(|&times| times == 1));
         assert_eq!(counters(&world, 1).malformed() + counters(&world, 0).malformed(), 0);
         assert!(counters(&world, 1).sealed_repeated > 0, "repeated frames are noticed");
@@ -142,12 +154,22 @@ fn strangers_hear_nothing() {
         }
         let session = world.connect(0, 1);
         let result = ask(&mut world, session, 1);
-        assert_eq!(result, Err(CallFailure::Unreachable { maybe_executed: false }), "case {number}");
+        assert_eq!(
+            result,
+            Err(CallFailure::Unreachable { maybe_executed: false }),
+            "case {number}"
+        );
         let told = world.take_heard().iter().filter(|(to, _)| *to == 0).count();
         assert_eq!(told > 0, *answered || number == 4, "case {number}: {told} frames");
         let counted = counters(&world, 1);
         assert_eq!(counted.sessions_opened + counted.channels_opened, 0);
-        assert!(counted.unsealed + counted.strangers + counted.untrusted + counters(&world, 0).untrusted > 0);
+        assert!(
+            counted.unsealed
+                + counted.strangers
+                + counted.untrusted
+                + counters(&world, 0).untrusted
+                > 0
+        );
         assert!(world.nodes[1].app.admitted.is_empty());
     }
 }
@@ -167,7 +189,10 @@ fn other_root_same_door(root: &Root) -> Arc<Identity> {
     bytes.extend_from_slice(&read("ours")[32..64]);
     let sum = ring::digest::digest(&ring::digest::SHA256, &bytes);
     bytes.extend_from_slice(&sum.as_ref()[..8]);
-    let text = format!("sprat root 1\n{}\n", base64::Engine::encode(&base64::prelude::BASE64_STANDARD, bytes));
+    let text = format!(
+        "sprat root 1\n{}\n",
+        base64::Engine::encode(&base64::prelude::BASE64_STANDARD, bytes)
+    );
     // Written over a file that has the mode.
     std::fs::write(path("theirs"), text).unwrap();
     issue(&Root::load(&path("theirs")).unwrap(), Role::Server)
@@ -183,7 +208,10 @@ fn whoever_is_called_must_be_a_server_and_have_an_identity() {
             world.secure(1, called);
         }
         let session = world.connect(0, 1);
-        assert_eq!(ask(&mut world, session, 1), Err(CallFailure::Unreachable { maybe_executed: false }));
+        assert_eq!(
+            ask(&mut world, session, 1),
+            Err(CallFailure::Unreachable { maybe_executed: false })
+        );
         assert_eq!(counters(&world, 0).untrusted > 0, called.is_some());
         assert_eq!(counters(&world, 0).channels_opened, 0);
     }
@@ -261,7 +289,10 @@ fn a_client_that_starts_again_at_its_address_is_another() {
     assert_eq!(world.nodes[1].endpoint.channels(), 5);
     // What nobody uses is forgotten.
     world.run(Duration::from_secs(200));
-    assert_eq!((world.nodes[1].endpoint.channels(), world.nodes[1].endpoint.server_sessions()), (0, 0));
+    assert_eq!(
+        (world.nodes[1].endpoint.channels(), world.nodes[1].endpoint.server_sessions()),
+        (0, 0)
+    );
 }
 
 #[test]
@@ -283,7 +314,8 @@ fn first_messages_from_everywhere_cost_little_and_hold_up_nobody_for_long() {
     world.turn();
     world.run(Duration::from_millis(1));
     let heard = world.take_heard();
-    let (_, hello) = heard.iter().find(|(to, frame)| *to == 1 && frame[0] == 0xc1).expect("a first message");
+    let (_, hello) =
+        heard.iter().find(|(to, frame)| *to == 1 && frame[0] == 0xc1).expect("a first message");
     // Overheard, and sent from a thousand other addresses.
     for node in 100..1100 {
         world.inject(address(node), 1, hello);
@@ -299,7 +331,11 @@ fn first_messages_from_everywhere_cost_little_and_hold_up_nobody_for_long() {
         }
         world.turn();
     }
-    assert!(world.nodes[1].endpoint.channels() <= 256 + 1, "{}", world.nodes[1].endpoint.channels());
+    assert!(
+        world.nodes[1].endpoint.channels() <= 256 + 1,
+        "{}",
+        world.nodes[1].endpoint.channels()
+    );
     world.run(Duration::from_millis(200));
     let session = world.connect(0, 1);
     ask(&mut world, session, 1).unwrap();
@@ -318,7 +354,9 @@ fn narrow_paths_are_found_out_within_channels() {
 #[test]
 fn grants_reach_the_handler() {
     let (root, server, _) = members();
-    let grants = (0..3).map(|at| Grant { pattern: format!("{}{at}", "t".repeat(250)), rights: Rights::Read }).collect();
+    let grants = (0..3)
+        .map(|at| Grant { pattern: format!("{}{at}", "t".repeat(250)), rights: Rights::Read })
+        .collect();
     let long = Arc::new(root.issue(&Terms { grants, ..terms(Role::Client) }).unwrap());
     let mut world = World::new(13, 2, Weather::rough(1500), &Config::default());
     world.secure(0, &long);

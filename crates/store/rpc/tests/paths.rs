@@ -1,4 +1,5 @@
-//! Paths that carry less than their ends: found out when a session opens, and when a router tells of it later.
+//! Paths that carry less than their ends: found out when a session opens, and when a router tells
+//! of it later.
 
 use crate::net;
 use std::time::Duration;
@@ -33,8 +34,11 @@ fn a_path_narrower_than_its_ends_is_found_out() {
         world.narrow = narrow.to_vec();
         assert_eq!(ask(&mut world, 7).len(), LONG, "{narrow:?}");
         let heard = world.take_heard();
-        let longest =
-            heard.iter().filter(|(_, frame)| frame[0] != Kind::Connect as u8).map(|(_, frame)| frame.len()).max();
+        let longest = heard
+            .iter()
+            .filter(|(_, frame)| frame[0] != Kind::Connect as u8)
+            .map(|(_, frame)| frame.len())
+            .max();
         assert_eq!(longest, Some(widest), "{narrow:?}");
         assert_eq!(world.nodes[1].app.executed[&7], 1);
     }
@@ -45,12 +49,16 @@ fn a_server_that_was_away_gets_wide_frames_when_it_is_back() {
     let mut world = World::new(2, 2, Weather::calm(8972), &Config::default());
     world.cut[1] = true;
     let session = world.connect(0, 1);
-    let call = world.call(0, session, &request(1, Want::Retain, LONG, LONG), Duration::from_secs(10));
+    let call =
+        world.call(0, session, &request(1, Want::Retain, LONG, LONG), Duration::from_secs(10));
     world.run(Duration::from_secs(1)); // narrow offers are made by now
     world.cut[1] = false;
     world.settle();
     assert_eq!(world.result(0, call).unwrap().as_ref().map(Vec::len), Ok(LONG));
-    assert!(world.take_heard().iter().filter(|(_, frame)| frame.len() == 8972).count() > 4, "wide ones");
+    assert!(
+        world.take_heard().iter().filter(|(_, frame)| frame.len() == 8972).count() > 4,
+        "wide ones"
+    );
 }
 
 #[test]
@@ -67,7 +75,11 @@ fn a_path_that_narrows_takes_another_session() {
         let sizes = if side == 0 { (LONG, 0) } else { (0, LONG) };
         let lost = world.call(0, session, &request(2, Want::Retain, sizes.1, sizes.0), PATIENCE);
         world.settle();
-        assert_eq!(world.result(0, lost), Some(&Err(CallFailure::Lost { maybe_executed: true })), "side {side}");
+        assert_eq!(
+            world.result(0, lost),
+            Some(&Err(CallFailure::Lost { maybe_executed: true })),
+            "side {side}"
+        );
         let after = world.call(0, session, &request(3, Want::Retain, LONG, LONG), PATIENCE);
         world.settle();
         assert_eq!(world.result(0, after).unwrap().as_ref().map(Vec::len), Ok(LONG), "side {side}");

@@ -1,5 +1,5 @@
-//! Bytes from outside: stray, forged, torn and flipped. Nothing panics, nothing grows without bound, nothing is
-//! executed that was not asked, and honest calls go on.
+//! Bytes from outside: stray, forged, torn and flipped. Nothing panics, nothing grows without
+//! bound, nothing is executed that was not asked, and honest calls go on.
 
 use crate::net;
 use std::time::Duration;
@@ -41,9 +41,11 @@ fn malformed_frames_are_counted_by_cause() {
     assert_eq!(count.refused, 1);
 }
 
-/// A world with one session open; the session's index and token at the server as `Accept` gave them.
+/// A world with one session open; the session's index and token at the server as `Accept` gave
+/// them.
 fn opened() -> (World, u32, u32) {
-    let mut world = World::new(1, 1, Weather::calm(1500), &Config { slots: 8, ..Config::default() });
+    let mut world =
+        World::new(1, 1, Weather::calm(1500), &Config { slots: 8, ..Config::default() });
     world.inject(address(9), 0, &connect_frame(5));
     let node = &mut world.nodes[0];
     node.endpoint.flush(&mut node.wire);
@@ -83,9 +85,16 @@ fn only_the_owner_of_a_session_is_heard() {
     assert_eq!(world.nodes[0].endpoint.counters().repeats, 1);
     // An older one, and one from far behind, are dropped.
     for sequence in [0, u32::MAX, 0x8000_0001] {
-        world.inject(address(9), 0, &packet(Kind::Request as u8, 0, [index, token, sequence, 0, total], &body));
+        world.inject(
+            address(9),
+            0,
+            &packet(Kind::Request as u8, 0, [index, token, sequence, 0, total], &body),
+        );
     }
-    assert_eq!(world.nodes[0].endpoint.counters().old_requests + world.nodes[0].endpoint.counters().busy, 3);
+    assert_eq!(
+        world.nodes[0].endpoint.counters().old_requests + world.nodes[0].endpoint.counters().busy,
+        3
+    );
 }
 
 #[test]
@@ -93,7 +102,11 @@ fn impossible_fragments_and_slots_are_counted() {
     let (mut world, index, token) = opened();
     let piece = pattern(1, 1476);
     let mut send = |slot, offset, total, payload: &[u8]| {
-        world.inject(address(9), 0, &packet(Kind::Request as u8, slot, [index, token, 1, offset, total], payload));
+        world.inject(
+            address(9),
+            0,
+            &packet(Kind::Request as u8, slot, [index, token, 1, offset, total], payload),
+        );
         *world.nodes[0].endpoint.counters()
     };
     assert_eq!(send(8, 0, 5000, &piece).malformed_slot, 1);
@@ -110,7 +123,11 @@ fn impossible_fragments_and_slots_are_counted() {
     .into_iter()
     .enumerate()
     {
-        assert_eq!(send(0, offset, total, payload).malformed_fragment, number as u64 + 1, "{offset} {total}");
+        assert_eq!(
+            send(0, offset, total, payload).malformed_fragment,
+            number as u64 + 1,
+            "{offset} {total}"
+        );
     }
     assert_eq!(world.nodes[0].endpoint.reassembly_bytes(), 0);
 }
@@ -120,7 +137,11 @@ fn a_request_whose_rest_never_comes_is_dropped() {
     let (mut world, index, token) = opened();
     let piece = pattern(1, 1476);
     for slot in 0..8 {
-        world.inject(address(9), 0, &packet(Kind::Request as u8, slot, [index, token, 1, 1476, 8 << 20], &piece));
+        world.inject(
+            address(9),
+            0,
+            &packet(Kind::Request as u8, slot, [index, token, 1, 1476, 8 << 20], &piece),
+        );
     }
     let held = world.nodes[0].endpoint.reassembly_bytes();
     assert_eq!(held, 64 << 20);
@@ -130,17 +151,23 @@ fn a_request_whose_rest_never_comes_is_dropped() {
     assert_eq!(world.nodes[0].endpoint.counters().abandoned, 8);
 }
 
-/// Those who begin long requests and do not go on, in any number of sessions, keep nobody else from being heard.
+/// Those who begin long requests and do not go on, in any number of sessions, keep nobody else from
+/// being heard.
 #[test]
 fn one_who_begins_long_requests_keeps_nobody_from_sending_one() {
     for sessions in [1, 16, 100] {
         let config = Config { slots: 8, max_reassembly: 4 << 20, ..Config::default() };
         let mut world = World::new(1, 2, Weather::calm(1500), &config);
         let piece = pattern(1, 1476);
-        let hoarders: Vec<(u32, u32)> = (0..sessions).map(|nonce| open_session(&mut world, 1, 100 + nonce)).collect();
+        let hoarders: Vec<(u32, u32)> =
+            (0..sessions).map(|nonce| open_session(&mut world, 1, 100 + nonce)).collect();
         let total = (4 << 20) / sessions;
         for &(index, token) in &hoarders {
-            world.inject(address(9), 1, &packet(Kind::Request as u8, 0, [index, token, 1, 1476, total], &piece));
+            world.inject(
+                address(9),
+                1,
+                &packet(Kind::Request as u8, 0, [index, token, 1, 1476, total], &piece),
+            );
         }
         assert!(world.nodes[1].endpoint.reassembly_bytes() > (4 << 20) - 100_000, "all is taken");
         let session = world.connect(0, 1);
@@ -151,7 +178,11 @@ fn one_who_begins_long_requests_keeps_nobody_from_sending_one() {
                 assert!(world.step());
             }
             assert!(world.result(0, call).unwrap().is_ok());
-            assert!(world.now.since(begun) < Duration::from_millis(500), "{:?}", world.now.since(begun));
+            assert!(
+                world.now.since(begun) < Duration::from_millis(500),
+                "{:?}",
+                world.now.since(begun)
+            );
         }
         assert!(world.nodes[1].endpoint.counters().reassembly_ceded > 0);
     }
@@ -170,8 +201,8 @@ fn open_session(world: &mut World, node: usize, nonce: u32) -> (u32, u32) {
     (field(24 + 4), field(24 + 8))
 }
 
-/// All sessions are taken by one address: another's is opened all the same, in the place of the one that was silent for longest; and so
-/// is one of the same address once one of its own rests.
+/// All sessions are taken by one address: another's is opened all the same, in the place of the one
+/// that was silent for longest; and so is one of the same address once one of its own rests.
 #[test]
 fn sessions_of_one_address_keep_nobody_from_opening_one() {
     let config = Config { slots: 8, max_sessions: 20, ..Config::default() };
@@ -181,7 +212,11 @@ fn sessions_of_one_address_keep_nobody_from_opening_one() {
     let mut all = Vec::new();
     for nonce in 0..20 {
         let (index, token) = open_session(&mut world, 1, 100 + nonce);
-        world.inject(address(9), 1, &packet(Kind::Request as u8, 0, [index, token, 1, 0, total], &body));
+        world.inject(
+            address(9),
+            1,
+            &packet(Kind::Request as u8, 0, [index, token, 1, 0, total], &body),
+        );
         world.now = world.now + Duration::from_millis(1);
         all.push((index, token));
     }
@@ -206,15 +241,23 @@ fn sessions_of_one_address_keep_nobody_from_opening_one() {
     assert!((1..20).all(|at| ask(&mut world, all[at])));
 }
 
-/// What is kept for a client that is silent is let go after a while, long before its session would end.
+/// What is kept for a client that is silent is let go after a while, long before its session would
+/// end.
 #[test]
 fn answers_that_nobody_takes_are_not_kept_for_long() {
-    let mut world = World::new(1, 1, Weather::calm(1500), &Config { slots: 8, ..Config::default() });
+    let mut world =
+        World::new(1, 1, Weather::calm(1500), &Config { slots: 8, ..Config::default() });
     let (index, token) = open_session(&mut world, 0, 5);
-    for (slot, want, len) in [(0, Want::Reexecute, 100_000), (1, Want::Retain, 1000), (2, Want::Retain, 10)] {
+    for (slot, want, len) in
+        [(0, Want::Reexecute, 100_000), (1, Want::Retain, 1000), (2, Want::Retain, 10)]
+    {
         let body = request(slot.into(), want, len, 0);
         let total = u32::try_from(body.len()).unwrap();
-        world.inject(address(9), 0, &packet(Kind::Request as u8, slot, [index, token, 1, 0, total], &body));
+        world.inject(
+            address(9),
+            0,
+            &packet(Kind::Request as u8, slot, [index, token, 1, 0, total], &body),
+        );
     }
     assert_eq!(world.nodes[0].app.bodies.len(), 2);
     world.run(Duration::from_secs(3));
@@ -223,13 +266,21 @@ fn answers_that_nobody_takes_are_not_kept_for_long() {
     world.run(Duration::from_secs(3));
     assert_eq!(world.nodes[0].app.bodies.len(), 2);
     world.run(Duration::from_secs(3));
-    assert_eq!((world.nodes[0].app.bodies.len(), world.nodes[0].endpoint.server_sessions()), (0, 1));
+    assert_eq!(
+        (world.nodes[0].app.bodies.len(), world.nodes[0].endpoint.server_sessions()),
+        (0, 1)
+    );
     assert_eq!(world.nodes[0].endpoint.counters().answers_dropped, 2);
-    // The session goes on, unless its client waits for what was dropped: it was done, and cannot be done again.
+    // The session goes on, unless its client waits for what was dropped: it was done, and cannot be
+    // done again.
     let ask = |world: &mut World, slot: u8, sequence: u32| {
         let body = request(7, Want::Retain, 10, 0);
         let total = u32::try_from(body.len()).unwrap();
-        world.inject(address(9), 0, &packet(Kind::Request as u8, slot, [index, token, sequence, 0, total], &body));
+        world.inject(
+            address(9),
+            0,
+            &packet(Kind::Request as u8, slot, [index, token, sequence, 0, total], &body),
+        );
         world.nodes[0].endpoint.server_sessions()
     };
     assert_eq!((ask(&mut world, 0, 2), ask(&mut world, 3, 1)), (1, 1));
@@ -258,7 +309,8 @@ fn strays_get_no_more_than_they_give() {
 #[test]
 fn flipped_bytes_break_nothing() {
     for seed in 0..150 {
-        let mut world = World::new(seed, 2, Weather::calm(1500), &Config { slots: 8, ..Config::default() });
+        let mut world =
+            World::new(seed, 2, Weather::calm(1500), &Config { slots: 8, ..Config::default() });
         let session = world.connect(0, 1);
         let mut dice = Dice::new(seed);
         // Frames of an honest history are recorded, then given again with bytes changed.
@@ -282,7 +334,8 @@ fn flipped_bytes_break_nothing() {
                 }
                 let from = address(1 - to);
                 let node = &mut world.nodes[*to];
-                // A request forged to perfection reaches the handler, which is told not to check it.
+                // A request forged to perfection reaches the handler, which is told not to check
+                // it.
                 node.app.forged = true;
                 node.endpoint.receive(world.now, from, &frame, &mut node.app, &mut node.wire);
                 node.app.forged = false;

@@ -66,10 +66,12 @@ pub enum Errand {
 }
 
 impl Errand {
-    /// Those by which a history ends: a table's objects are read, written once more, and read again.
+    /// Those by which a history ends: a table's objects are read, written once more, and read
+    /// again.
     pub(crate) fn last(table: u32, keys: u16) -> impl Iterator<Item = Self> {
         let names = move || (0..keys).map(move |key| Name { table, key });
-        let read = move || names().map(|name| Self::Call(name, Action::Read)).chain([Self::Scan(table)]);
+        let read =
+            move || names().map(|name| Self::Call(name, Action::Read)).chain([Self::Scan(table)]);
         let write = |name: Name| {
             let id = u64::MAX - (u64::from(name.table) << 16) - u64::from(name.key);
             let value = Value::Text { id, len: MIN_TEXT };
@@ -118,7 +120,8 @@ impl Client {
     ) -> Self {
         let driver = AnyDriver::from(hub.port(address).expect("the one before is gone"));
         let seed = random.draw();
-        let core = Core::over(vec![(TRANSPORT, driver)], coordinator, seed).expect("the transport is there");
+        let core = Core::over(vec![(TRANSPORT, driver)], coordinator, seed)
+            .expect("the transport is there");
         Self {
             core,
             index,
@@ -215,8 +218,11 @@ impl Client {
             self.begin(now, shared);
             let mean = shared.settings.mean_rest();
             // In bursts, or calls would seldom meet.
-            let rest =
-                if self.random.chance(2, 3) { self.random.below(50_000) } else { self.random.below(6 * mean + 1) };
+            let rest = if self.random.chance(2, 3) {
+                self.random.below(50_000)
+            } else {
+                self.random.below(6 * mean + 1)
+            };
             self.next_at = now + Duration::from_nanos(rest);
         }
         self.core.flush();
@@ -235,8 +241,10 @@ impl Client {
         }
         let table = self.random.pick(shared.tables).id;
         // Few are asked for often.
-        let key =
-            self.random.below(u64::from(shared.settings.keys)).min(self.random.below(u64::from(shared.settings.keys)));
+        let key = self
+            .random
+            .below(u64::from(shared.settings.keys))
+            .min(self.random.below(u64::from(shared.settings.keys)));
         let name = Name { table, key: u16::try_from(key).expect("few keys") };
         if self.random.chance(1, 16) {
             return self.begin_scan(now, table, shared);
@@ -248,25 +256,35 @@ impl Client {
 
     /// Replaces a piece of ballast: what was there is dead, and the cleaner's.
     fn shift_ballast(&mut self, shared: &Shared<'_>) -> (Name, Action) {
-        let key = u16::try_from(self.random.below(u64::from(shared.settings.ballast))).expect("few");
+        let key =
+            u16::try_from(self.random.below(u64::from(shared.settings.ballast))).expect("few");
         self.made += 1;
-        let len = self.random.between(u64::from(MIN_TEXT), u64::from(shared.settings.ballast_bytes));
+        let len =
+            self.random.between(u64::from(MIN_TEXT), u64::from(shared.settings.ballast_bytes));
         let value = Value::Text { id: self.made, len: u32::try_from(len).expect("at most 1 MB") };
-        (Name { table: shared.ballast.id, key }, Action::Write { value, condition: Condition::None })
+        (
+            Name { table: shared.ballast.id, key },
+            Action::Write { value, condition: Condition::None },
+        )
     }
 
     fn action(&mut self, name: Name, settings: &Settings) -> Action {
         let number = name.key.is_multiple_of(4);
         match self.random.below(if number { 100 } else { 80 }) {
             0..28 => Action::Read,
-            28..64 => Action::Write { value: self.value(number, settings), condition: self.condition(name) },
+            28..64 => Action::Write {
+                value: self.value(number, settings),
+                condition: self.condition(name),
+            },
             64..76 => Action::Remove {
                 condition: match self.condition(name) {
                     Condition::Absent => Condition::None,
                     condition => condition,
                 },
             },
-            _ => Action::Increment { delta: i64::try_from(self.random.below(1000)).expect("small") - 500 },
+            _ => Action::Increment {
+                delta: i64::try_from(self.random.below(1000)).expect("small") - 500,
+            },
         }
     }
 
@@ -289,7 +307,9 @@ impl Client {
             0..6 => Condition::None,
             6 => Condition::Absent,
             7 => Condition::Exists,
-            _ => self.seen.get(&name).map_or(Condition::None, |&version| Condition::Version(version)),
+            _ => {
+                self.seen.get(&name).map_or(Condition::None, |&version| Condition::Version(version))
+            }
         }
     }
 
@@ -298,9 +318,18 @@ impl Client {
         self.tag
     }
 
-    fn ask(&mut self, now: Nanos, name: Name, action: Action, patience: Duration, shared: &mut Shared<'_>) {
+    fn ask(
+        &mut self,
+        now: Nanos,
+        name: Name,
+        action: Action,
+        patience: Duration,
+        shared: &mut Shared<'_>,
+    ) {
         let number = shared.history.invoke(now, self.index, name, action);
-        shared.trace.note(now, format_args!("client {} #{number} asks: {name} {action}", self.index));
+        shared
+            .trace
+            .note(now, format_args!("client {} #{number} asks: {name} {action}", self.index));
         let (table, key) = (name.table, &name.bytes()[..]);
         let bytes = match action {
             Action::Write { value, .. } => value.encode(),
@@ -308,7 +337,9 @@ impl Client {
         };
         let request = match action {
             Action::Read => Request::Read { table, key },
-            Action::Write { condition, .. } => Request::Write { table, key, value: &bytes, condition },
+            Action::Write { condition, .. } => {
+                Request::Write { table, key, value: &bytes, condition }
+            }
             Action::Remove { condition } => Request::Remove { table, key, condition },
             Action::Increment { delta } => Request::IncrementI64 { table, key, delta },
         };
@@ -335,7 +366,10 @@ impl Client {
         scan.pages += 1;
         let Scan { number, table, after, .. } = scan;
         if scan.tries == 1 && after.is_none() {
-            shared.trace.note(now, format_args!("client {} scans table {table}, scan {number}", self.index));
+            shared.trace.note(
+                now,
+                format_args!("client {} scans table {table}, scan {number}", self.index),
+            );
         }
         if scan.pages > MAX_PAGES {
             shared.nonsense.get_or_insert_with(|| format!("scan {number} never ends"));
@@ -372,16 +406,22 @@ fn told(
     let told = match &answer {
         Ok(answer) => judge(action, answer),
         Err(error) if error.is_indeterminate() => Some(Told::Unknown),
-        Err(Error::Timeout { .. } | Error::Recovering { .. } | Error::TableDropped(_)) => Some(Told::NotDone),
+        Err(Error::Timeout { .. } | Error::Recovering { .. } | Error::TableDropped(_)) => {
+            Some(Told::NotDone)
+        }
         Err(_) => None,
     };
     let name = shared.history.operations[number].name;
     let Some(told) = told else {
         let answer = match answer {
-            Ok(Answer { status, number, body, .. }) => format!("{status:?}, number {number}, {} B", body.len()),
+            Ok(Answer { status, number, body, .. }) => {
+                format!("{status:?}, number {number}, {} B", body.len())
+            }
             Err(error) => error.to_string(),
         };
-        shared.nonsense.get_or_insert_with(|| format!("#{number} {name} {action} was answered: {answer}"));
+        shared
+            .nonsense
+            .get_or_insert_with(|| format!("#{number} {name} {action} was answered: {answer}"));
         return;
     };
     match told {
@@ -438,7 +478,9 @@ fn page(
     let answer = match answer {
         Ok(answer) if answer.status == Status::Ok => answer,
         // Nothing was promised.
-        Ok(Answer { status: Status::UnknownTable, .. }) | Err(Error::TableDropped(_)) => return None,
+        Ok(Answer { status: Status::UnknownTable, .. }) | Err(Error::TableDropped(_)) => {
+            return None;
+        }
         Ok(Answer { status: Status::WritesStopped | Status::TooFewServers, .. })
         | Err(Error::Timeout { .. } | Error::Recovering { .. }) => {
             return (scan.tries < PAGE_TRIES).then_some(scan);
@@ -452,13 +494,24 @@ fn page(
         let item = item?;
         Some((item.key.to_vec(), item.version, Value::decode(item.value_type, item.value)?))
     };
-    let Some(rows) = Items::new(answer.body, answer.count).map(row).collect::<Option<Vec<_>>>() else {
+    let Some(rows) = Items::new(answer.body, answer.count).map(row).collect::<Option<Vec<_>>>()
+    else {
         shared.nonsense.get_or_insert_with(|| format!("scan {number}: a row that nobody wrote"));
         return None;
     };
     let next = answer.more.then_some(answer.number);
     let returned = shared.history.moment();
     shared.trace.note(now, format_args!("scan {number} gets {} rows, next {next:?}", rows.len()));
-    shared.history.turn_page(Page { client, scan: number, table, after, next, rows, invoked, returned, ended: now });
+    shared.history.turn_page(Page {
+        client,
+        scan: number,
+        table,
+        after,
+        next,
+        rows,
+        invoked,
+        returned,
+        ended: now,
+    });
     next.map(|next| Scan { after: Some(next), tries: 0, ..scan })
 }

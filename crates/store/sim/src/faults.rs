@@ -98,7 +98,8 @@ fn crash(settings: &Settings, random: &mut Random) -> Fault {
 
 fn draw(settings: &Settings, random: &mut Random) -> Fault {
     let client = usize::try_from(random.below(settings.clients as u64)).expect("few");
-    let disk_fault = *random.pick(&[sprat_disk::Fault::Io, sprat_disk::Fault::NoSpace, sprat_disk::Fault::Hang]);
+    let disk_fault =
+        *random.pick(&[sprat_disk::Fault::Io, sprat_disk::Fault::NoSpace, sprat_disk::Fault::Hang]);
     match random.below(24) {
         0..5 => crash(settings, random),
         5..7 => Fault::Stop,
@@ -132,7 +133,12 @@ fn weather(settings: &Settings, random: &mut Random) -> Fault {
         1 | 2 => random.below(20_000),
         _ => random.below(200_000),
     };
-    Fault::Weather { loss: often(random), twice: often(random), delay, jitter: random.between(1, 500_000) }
+    Fault::Weather {
+        loss: often(random),
+        twice: often(random),
+        delay,
+        jitter: random.between(1, 500_000),
+    }
 }
 
 /// The network's whims, shared with the hub's policy.
@@ -189,7 +195,11 @@ impl Weather {
     fn delay(&mut self) -> Duration {
         let more = if self.jitter > 0 { self.random.below(self.jitter) } else { 0 };
         // Now and then a frame takes a detour.
-        let detour = if self.jitter > 0 && self.random.chance(1, 500) { self.random.below(30_000_000) } else { 0 };
+        let detour = if self.jitter > 0 && self.random.chance(1, 500) {
+            self.random.below(30_000_000)
+        } else {
+            0
+        };
         Duration::from_nanos(self.delay + more + detour)
     }
 
@@ -205,7 +215,11 @@ impl Weather {
             return Fate::Drop;
         }
         let first = self.delay();
-        if self.random.chance(self.twice, 1_000_000) { Fate::Twice(first, self.delay()) } else { Fate::Deliver(first) }
+        if self.random.chance(self.twice, 1_000_000) {
+            Fate::Twice(first, self.delay())
+        } else {
+            Fate::Deliver(first)
+        }
     }
 }
 

@@ -8,19 +8,21 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-/// Moment of a call that has no end: its outcome is not known, and may come about any time later, or never.
+/// Moment of a call that has no end: its outcome is not known, and may come about any time later,
+/// or never.
 pub const OPEN: u64 = u64::MAX;
 
-/// How long after its caller gave up a call may still take place: nothing of it is under way any more then, and a server that had it
-/// before has executed it or is dead. To hold the store to that is stricter than to let it come at any time, and keeps small
-/// what the check has to choose from.
+/// How long after its caller gave up a call may still take place: nothing of it is under way any
+/// more then, and a server that had it before has executed it or is dead. To hold the store to that
+/// is stricter than to let it come at any time, and keeps small what the check has to choose from.
 pub const SETTLED: Duration = Duration::from_secs(10);
 
-/// Changes of one object at most of which nobody knows yet whether they took place: in what order some of ten were done
-/// can be found out, of fifty it cannot.
+/// Changes of one object at most of which nobody knows yet whether they took place: in what order
+/// some of ten were done can be found out, of fifty it cannot.
 pub const MAX_UNSETTLED: usize = 10;
 
-/// What an object holds. Every text is written by one operation only, so that a reader knows whose it is.
+/// What an object holds. Every text is written by one operation only, so that a reader knows whose
+/// it is.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Value {
     /// Eight bytes that a client wrote, which can be incremented.
@@ -218,7 +220,8 @@ pub struct History {
 }
 
 impl History {
-    /// The first call, of those from number `first` on, of which nobody knows how it ended, or that read nothing.
+    /// The first call, of those from number `first` on, of which nobody knows how it ended, or that
+    /// read nothing.
     pub fn unanswered(&self, first: usize) -> Option<&Operation> {
         self.operations[first..].iter().find(|call| match call.told {
             Told::Unknown => true,
@@ -237,8 +240,17 @@ impl History {
     pub fn invoke(&mut self, now: Nanos, client: usize, name: Name, action: Action) -> usize {
         let (number, invoked) = (self.operations.len(), self.moment());
         let told = Told::Unknown;
-        let operation =
-            Operation { number, client, name, action, invoked, returned: OPEN, began: now, ended: now, told };
+        let operation = Operation {
+            number,
+            client,
+            name,
+            action,
+            invoked,
+            returned: OPEN,
+            began: now,
+            ended: now,
+            told,
+        };
         self.operations.push(operation);
         if action != Action::Read {
             self.unsettled.entry(name).or_default().push(number);
@@ -250,21 +262,25 @@ impl History {
     pub fn is_tangled(&mut self, now: Nanos, name: Name) -> bool {
         let Self { operations, unsettled, .. } = self;
         let Some(numbers) = unsettled.get_mut(&name) else { return false };
-        numbers.retain(|&number| operations[number].returned == OPEN && operations[number].ended + SETTLED > now);
+        numbers.retain(|&number| {
+            operations[number].returned == OPEN && operations[number].ended + SETTLED > now
+        });
         numbers.len() >= MAX_UNSETTLED
     }
 
     /// Everything asked so far may be lost, or not: whatever was told of it says nothing any more.
     pub fn lose(&mut self) {
         self.lost = self.moment();
-        for operation in self.operations.iter_mut().filter(|operation| operation.told != Told::NotDone) {
+        for operation in
+            self.operations.iter_mut().filter(|operation| operation.told != Told::NotDone)
+        {
             (operation.told, operation.returned) = (Told::Unknown, OPEN);
         }
         self.pages.clear();
     }
 
-    /// Of calls with lower numbers than `first`, what was merely seen says nothing: whoever told it may not have known what others had done
-    /// since. What was changed says as much as ever.
+    /// Of calls with lower numbers than `first`, what was merely seen says nothing: whoever told it
+    /// may not have known what others had done since. What was changed says as much as ever.
     pub fn forgive(&mut self, first: usize) {
         for operation in &mut self.operations[..first] {
             match operation.told {
@@ -357,6 +373,11 @@ impl fmt::Display for Operation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let seconds = |time: Nanos| std::time::Duration::from_nanos(time.0).as_secs_f64();
         let Self { number, client, name, action, began, ended, told, .. } = self;
-        write!(f, "{:.6}..{:.6} #{number} client {client} {name} {action}: {told}", seconds(*began), seconds(*ended))
+        write!(
+            f,
+            "{:.6}..{:.6} #{number} client {client} {name} {action}: {told}",
+            seconds(*began),
+            seconds(*ended)
+        )
     }
 }

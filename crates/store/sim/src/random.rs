@@ -3,7 +3,8 @@
 use sprat_chance::Chance;
 use std::time::Duration;
 
-/// What the simulator draws from a [`Chance`]. Seeds of histories are recorded, so each draw stays as it is.
+/// What the simulator draws from a [`Chance`]. Seeds of histories are recorded, so each draw stays
+/// as it is.
 #[derive(Clone, Debug)]
 pub struct Random(Chance);
 

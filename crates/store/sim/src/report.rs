@@ -87,16 +87,43 @@ impl AddAssign for Summary {
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { histories, operations, told, pages, crashes, stops, takeovers, replays, cuts, .. } = self;
-        let Self { disk_faults, frames, frames_lost, retransmissions, cleaned, healed, recreated, undecided, .. } =
-            self;
+        let Self {
+            histories,
+            operations,
+            told,
+            pages,
+            crashes,
+            stops,
+            takeovers,
+            replays,
+            cuts,
+            ..
+        } = self;
+        let Self {
+            disk_faults,
+            frames,
+            frames_lost,
+            retransmissions,
+            cleaned,
+            healed,
+            recreated,
+            undecided,
+            ..
+        } = self;
         let (moved, racks, flips) = (self.moved, self.racks_lost, self.flips);
-        writeln!(f, "histories       {histories:>12}  in {:.1} s of virtual time", self.time.as_secs_f64())?;
+        writeln!(
+            f,
+            "histories       {histories:>12}  in {:.1} s of virtual time",
+            self.time.as_secs_f64()
+        )?;
         writeln!(f, "operations      {operations:>12}  {told} with a known end")?;
         writeln!(f, "pages of scans  {pages:>12}")?;
         writeln!(f, "crashes         {crashes:>12}  and {stops} stops in order")?;
         writeln!(f, "takeovers       {takeovers:>12}")?;
-        writeln!(f, "replays         {replays:>12}  {cuts} of a log with a torn end, which was cut")?;
+        writeln!(
+            f,
+            "replays         {replays:>12}  {cuts} of a log with a torn end, which was cut"
+        )?;
         writeln!(f, "disk faults     {disk_faults:>12}  and {flips} bits flipped")?;
         writeln!(f, "frames          {frames:>12}  {frames_lost} lost")?;
         writeln!(f, "retransmissions {retransmissions:>12}")?;
@@ -110,7 +137,8 @@ impl fmt::Display for Summary {
     }
 }
 
-/// Runs a history and tells of it. What is asserted within the store is one more check: a panic is a failure.
+/// Runs a history and tells of it. What is asserted within the store is one more check: a panic is
+/// a failure.
 pub(crate) fn of_seed(
     seed: u64,
     cluster: bool,
@@ -121,7 +149,10 @@ pub(crate) fn of_seed(
     let shared = Rc::clone(&trace);
     let result = catch_unwind(AssertUnwindSafe(move || run(shared)));
     let result = result.unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+        let text = panic
+            .downcast_ref::<String>()
+            .map(String::as_str)
+            .or_else(|| panic.downcast_ref::<&str>().copied());
         Err(format!("panic: {}", text.unwrap_or("without a word")))
     });
     let trace = trace.borrow().clone();
@@ -130,7 +161,13 @@ pub(crate) fn of_seed(
             summary.hash = trace.hash();
             Ok((summary, trace))
         }
-        Err(what) => Err(Box::new(Failure { seed, what, trace: trace.lines().to_vec(), cluster, operations })),
+        Err(what) => Err(Box::new(Failure {
+            seed,
+            what,
+            trace: trace.lines().to_vec(),
+            cluster,
+            operations,
+        })),
     }
 }
 
@@ -155,7 +192,8 @@ impl Failure {
     pub fn command(&self) -> String {
         let Self { seed, cluster, operations, .. } = self;
         let cluster = if *cluster { "--cluster " } else { "" };
-        let operations = operations.map_or(String::new(), |operations| format!("--operations {operations} "));
+        let operations =
+            operations.map_or(String::new(), |operations| format!("--operations {operations} "));
         format!("sprat sim {cluster}{operations}--seed {seed} --verbose")
     }
 }

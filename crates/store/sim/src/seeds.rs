@@ -19,8 +19,9 @@ struct Outcome {
 /// What comes of the history of a seed.
 pub type Run = Result<(Summary, Trace), Box<Failure>>;
 
-/// Runs the histories of `seeds` by `run` on `threads` threads; after each, `goes_on` is told, by any of them, how many are done, and of a
-/// failure, and says whether to begin more. Returns what happened, and the failures by seed; after some, it stops early.
+/// Runs the histories of `seeds` by `run` on `threads` threads; after each, `goes_on` is told, by
+/// any of them, how many are done, and of a failure, and says whether to begin more. Returns what
+/// happened, and the failures by seed; after some, it stops early.
 ///
 /// # Panics
 /// When `goes_on` does.
@@ -52,8 +53,10 @@ pub fn run_seeds(
                     true
                 }
             };
-            let goes_on = goes_on(outcome.summary.histories, outcome.failures.last().filter(|_| failed));
-            enough.fetch_or(!goes_on || outcome.failures.len() >= ENOUGH_FAILURES, Ordering::Relaxed);
+            let goes_on =
+                goes_on(outcome.summary.histories, outcome.failures.last().filter(|_| failed));
+            enough
+                .fetch_or(!goes_on || outcome.failures.len() >= ENOUGH_FAILURES, Ordering::Relaxed);
         }
     };
     std::thread::scope(|scope| {

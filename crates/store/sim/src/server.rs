@@ -180,7 +180,8 @@ impl Server {
         assert!(self.is_down());
         self.control.set_now(now.0);
         let disk = self.control.open().expect("whoever had it open is gone");
-        let opened = restart::open(disk, &self.config, &self.options, &restart::Tables::served(tables));
+        let opened =
+            restart::open(disk, &self.config, &self.options, &restart::Tables::served(tables));
         let (log, backup, report) = match opened {
             Ok(opened) => opened,
             Err(error) if self.met_trouble() => return Ok(Start::Failed(error.to_string())),
@@ -192,7 +193,8 @@ impl Server {
         }
         self.clean = false;
         let (outbox, inbox) = inbox();
-        let sent = outbox.send(Command::Assign(Box::new(Assigned::tables(version, tables.to_vec()))));
+        let sent =
+            outbox.send(Command::Assign(Box::new(Assigned::tables(version, tables.to_vec()))));
         assert!(sent, "an inbox begins empty");
         self.outbox = Some(outbox);
         let until = Nanos(self.control.now()).max(now);
@@ -204,7 +206,8 @@ impl Server {
     /// Tells the master which tables there are.
     pub fn assign(&mut self, version: u64, tables: &[u32]) {
         if let Some(outbox) = &self.outbox {
-            let sent = outbox.send(Command::Assign(Box::new(Assigned::tables(version, tables.to_vec()))));
+            let sent =
+                outbox.send(Command::Assign(Box::new(Assigned::tables(version, tables.to_vec()))));
             assert!(sent, "few tables are made");
             self.wake = Nanos(0);
         }
@@ -269,9 +272,12 @@ impl Server {
         }
         match std::mem::replace(&mut self.life, Life::Down) {
             Life::Down => {}
-            Life::Starting(master, until) if now < until => self.life = Life::Starting(master, until),
+            Life::Starting(master, until) if now < until => {
+                self.life = Life::Starting(master, until)
+            }
             Life::Starting(master, _) => {
-                let driver = AnyDriver::from(self.hub.port(self.address).expect("the node before is gone"));
+                let driver =
+                    AnyDriver::from(self.hub.port(self.address).expect("the node before is gone"));
                 let node = Node::new(driver, *master, &sprat_rpc::Config::default(), token_seed);
                 self.life = Life::Up(Box::new(node));
                 self.wake = now;
@@ -308,7 +314,8 @@ impl Server {
         };
     }
 
-    /// Closes the log. The disk's time runs ahead while that blocks; nobody notices, as the server is gone.
+    /// Closes the log. The disk's time runs ahead while that blocks; nobody notices, as the server
+    /// is gone.
     fn close(&mut self, now: Nanos) -> Result<(), String> {
         self.retransmissions = self.retransmissions();
         let Life::Stopping(node, _) = std::mem::replace(&mut self.life, Life::Down) else {
@@ -318,7 +325,9 @@ impl Server {
         let closed = node.into_service().close(now);
         self.clean = closed.is_ok();
         match closed {
-            Err(failed) if !self.ailing => Err(format!("the server cannot stop in order: {failed}")),
+            Err(failed) if !self.ailing => {
+                Err(format!("the server cannot stop in order: {failed}"))
+            }
             _ => Ok(()),
         }
     }

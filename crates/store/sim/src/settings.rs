@@ -26,7 +26,8 @@ pub struct Settings {
     pub usual_value: u64,
     /// Longest value, bytes.
     pub longest_value: u64,
-    /// Objects that are there from the beginning and stay as they are, so that the log is nearly full and the cleaner at work.
+    /// Objects that are there from the beginning and stay as they are, so that the log is nearly
+    /// full and the cleaner at work.
     pub ballast: u16,
     /// Bytes of each of them.
     pub ballast_bytes: u32,
@@ -38,7 +39,8 @@ pub struct Settings {
     pub disk_bytes: u64,
     /// What acknowledged writes survive.
     pub durability: Durability,
-    /// Power fails although acknowledged writes are only buffered: they may be lost, and the log must open all the same.
+    /// Power fails although acknowledged writes are only buffered: they may be lost, and the log
+    /// must open all the same.
     pub reckless: bool,
     /// Threads that replay.
     pub replay_threads: usize,
@@ -55,8 +57,11 @@ impl Settings {
     pub fn draw(random: &mut Random) -> Self {
         let large = random.chance(1, 8);
         let heavy = random.chance(1, 2);
-        let (memory, seglets) =
-            if large { (16 << 20, random.between(18, 32)) } else { (4 << 20, random.between(5, 8)) };
+        let (memory, seglets) = if large {
+            (16 << 20, random.between(18, 32))
+        } else {
+            (4 << 20, random.between(5, 8))
+        };
         let segment_bytes = usize::try_from(seglets).expect("small") * SEGLET_BYTES;
         // From the fewest segments on disk that a log of so little memory may have to the most.
         let (least, most) = (memory / segment_bytes * 3 / 2 + 12, memory / SEGLET_BYTES / 2);
@@ -100,7 +105,8 @@ impl Settings {
         }
     }
 
-    /// Time between two operations of a client that spreads its own over the whole span, nanoseconds.
+    /// Time between two operations of a client that spreads its own over the whole span,
+    /// nanoseconds.
     pub fn mean_rest(&self) -> u64 {
         let span = u64::try_from(self.span.as_nanos()).expect("seconds");
         span * self.clients as u64 / self.operations

@@ -56,7 +56,8 @@ pub struct World {
     /// When a sick server is looked after, and how.
     care_at: Option<Nanos>,
     fail_start: Option<(u64, sprat_disk::Fault)>,
-    /// A crash that waits until the disk is at work: how long the server stays down, and whether only the process ends.
+    /// A crash that waits until the disk is at work: how long the server stays down, and whether
+    /// only the process ends.
     crash_at_work: Option<(Duration, bool)>,
     clients: Vec<Client>,
     lives: u64,
@@ -141,9 +142,9 @@ impl World {
             let client = world.make_client(index);
             world.clients.push(client);
         }
-        let load = world
-            .ballast()
-            .map(|(name, value)| Errand::Call(name, Action::Write { value, condition: Condition::None }));
+        let load = world.ballast().map(|(name, value)| {
+            Errand::Call(name, Action::Write { value, condition: Condition::None })
+        });
         world.clients[0].send(load.collect::<Vec<_>>(), LAST_PATIENCE);
         world
     }
@@ -175,7 +176,8 @@ impl World {
     fn ballast(&self) -> impl Iterator<Item = (Name, Value)> + use<> {
         let len = self.settings.ballast_bytes;
         let name = |key| Name { table: BALLAST, key };
-        (0..self.settings.ballast).map(move |key| (name(key), Value::Text { id: u64::from(key) + 1, len }))
+        (0..self.settings.ballast)
+            .map(move |key| (name(key), Value::Text { id: u64::from(key) + 1, len }))
     }
 
     /// Work and faults begin.
@@ -197,11 +199,16 @@ impl World {
             self.advance()?;
         }
         self.count_server();
-        let checked =
-            check::check(&self.history, server::HASH_SEED, self.settings.keys).map_err(|wrong| wrong.to_string())?;
+        let checked = check::check(&self.history, server::HASH_SEED, self.settings.keys)
+            .map_err(|wrong| wrong.to_string())?;
         let weather = self.weather.borrow();
         self.trace.borrow_mut().count(weather.digest);
-        let told = self.history.operations.iter().filter(|operation| operation.told != Told::Unknown).count();
+        let told = self
+            .history
+            .operations
+            .iter()
+            .filter(|operation| operation.told != Told::Unknown)
+            .count();
         Ok(Summary {
             operations: self.history.operations.len() as u64,
             told: told as u64,
@@ -221,7 +228,9 @@ impl World {
     fn turn(&mut self) -> Result<bool, String> {
         self.hub.deliver_until(self.now);
         self.server.control.set_now(self.now.0);
-        while self.phase == Phase::Work && self.faults.front().is_some_and(|&(at, _)| at <= self.now) {
+        while self.phase == Phase::Work
+            && self.faults.front().is_some_and(|&(at, _)| at <= self.now)
+        {
             let (_, fault) = self.faults.pop_front().expect("just seen");
             self.befall(fault);
         }
@@ -242,7 +251,15 @@ impl World {
         }
         let Self { settings, history, ballast, tables, edition, nonsense, now, .. } = self;
         let mut trace = self.trace.borrow_mut();
-        let mut shared = Shared { settings, history, trace: &mut trace, ballast, tables, edition: *edition, nonsense };
+        let mut shared = Shared {
+            settings,
+            history,
+            trace: &mut trace,
+            ballast,
+            tables,
+            edition: *edition,
+            nonsense,
+        };
         for (index, client) in self.clients.iter_mut().enumerate() {
             if client.wake(settings) <= *now || self.hub.waiting(address(index as u64 + 1)) > 0 {
                 client.step(*now, &mut shared);
@@ -263,7 +280,11 @@ impl World {
         }
         let fault = self.faults.front().filter(|_| self.phase == Phase::Work).map(|&(at, _)| at);
         let others = [self.hub.next_delivery(), fault, self.start_at, self.care_at];
-        next = others.into_iter().flatten().chain(self.cuts.iter().map(|&(until, _)| until)).fold(next, Nanos::min);
+        next = others
+            .into_iter()
+            .flatten()
+            .chain(self.cuts.iter().map(|&(until, _)| until))
+            .fold(next, Nanos::min);
         if next == Nanos::NEVER || next > STUCK {
             return Err(format!("nothing goes on any more in phase {:?}", self.phase));
         }
@@ -298,7 +319,9 @@ impl World {
 
     fn start(&mut self) -> Result<(), String> {
         if let Some((after, how)) = self.fail_start.take() {
-            self.note(format_args!("this start's disk will fail: {how:?} after {after} operations"));
+            self.note(format_args!(
+                "this start's disk will fail: {how:?} after {after} operations"
+            ));
             self.server.fail_disk(after, how);
             self.summary.disk_faults += 1;
         }
@@ -306,7 +329,10 @@ impl World {
             Start::Opened(report) => {
                 let objects = self.server.log().map_or(0, |log| log.stats().objects);
                 let segments = report.segments;
-                self.note(format_args!("server starts: {segments} segments, {objects} objects, cut {:?}", report.cut));
+                self.note(format_args!(
+                    "server starts: {segments} segments, {objects} objects, cut {:?}",
+                    report.cut
+                ));
                 self.summary.replays += u64::from(segments > 0);
                 self.summary.cuts += u64::from(report.cut.is_some());
             }
@@ -320,7 +346,10 @@ impl World {
     }
 
     fn crash(&mut self, down: Duration, process: bool) {
-        self.note(format_args!("server crashes: {}", if process { "killed" } else { "power failure" }));
+        self.note(format_args!(
+            "server crashes: {}",
+            if process { "killed" } else { "power failure" }
+        ));
         self.count_server();
         self.server.crash(process);
         if self.settings.reckless && !process {
@@ -352,7 +381,9 @@ impl World {
         self.note(format_args!("{fault:?}"));
         match fault {
             Fault::Crash { down, process, at_work: false } => self.crash(down, process),
-            Fault::Crash { down, process, at_work: true } => self.crash_at_work = Some((down, process)),
+            Fault::Crash { down, process, at_work: true } => {
+                self.crash_at_work = Some((down, process))
+            }
             Fault::Stop => {
                 self.count_server();
                 self.server.stop(self.now);
@@ -375,7 +406,8 @@ impl World {
             }
             Fault::Cut { client, lasts } => {
                 let all = 0..self.settings.clients;
-                let who: Vec<_> = all.filter(|&index| client.is_none_or(|client| client == index)).collect();
+                let who: Vec<_> =
+                    all.filter(|&index| client.is_none_or(|client| client == index)).collect();
                 let who: Vec<_> = who.into_iter().map(|index| address(index as u64 + 1)).collect();
                 self.weather.borrow_mut().cut.extend(&who);
                 self.cuts.push((self.now + lasts, who));
@@ -441,7 +473,7 @@ impl World {
                     self.crash(Duration::from_millis(1), process);
                 }
             }
-            Phase::Restart if self.server.is_up() && self.server.is_sick() => {} // restarted once more
+            Phase::Restart if self.server.is_up() && self.server.is_sick() => {} /* restarted once more */
             Phase::Restart if self.server.is_up() => {
                 self.phase = Phase::Last(self.history.operations.len());
                 for index in 0..self.clients.len() {
@@ -464,7 +496,8 @@ impl World {
 
     /// Reads everything, writes everything once more, and reads it again.
     fn last_errands(&self) -> Vec<Errand> {
-        let mut errands: Vec<_> = self.ballast().map(|(name, _)| Errand::Call(name, Action::Read)).collect();
+        let mut errands: Vec<_> =
+            self.ballast().map(|(name, _)| Errand::Call(name, Action::Read)).collect();
         for table in self.tables.iter().map(|table| table.id) {
             errands.extend(Errand::last(table, self.settings.keys));
         }

@@ -1,4 +1,5 @@
-//! The checks, shown histories that cannot be: each must be refused, and its lawful sister accepted.
+//! The checks, shown histories that cannot be: each must be refused, and its lawful sister
+//! accepted.
 
 use sprat_net::Nanos;
 use sprat_sim::check::{Violation, check};
@@ -73,7 +74,12 @@ fn what_was_only_seen_is_forgiven_and_what_was_done_is_not() {
         history.forgive(first);
         history
     };
-    let stale = [(write(1), done(1)), (write(2), done(2)), (Action::Read, found(1, 1)), (Action::Read, found(2, 2))];
+    let stale = [
+        (write(1), done(1)),
+        (write(2), done(2)),
+        (Action::Read, found(1, 1)),
+        (Action::Read, found(2, 2)),
+    ];
     lawless(&in_turn(&stale));
     lawful(&forgiven(&stale, 3));
     lawless(&forgiven(&stale, 2));
@@ -120,7 +126,8 @@ fn conditions_are_kept() {
 #[test]
 fn an_increment_counts_once() {
     let add = |sum, version| (Action::Increment { delta: 5 }, Told::Sum { sum, version });
-    let number = |number, version| (Action::Read, Told::Found { version, value: Value::Sum(number) });
+    let number =
+        |number, version| (Action::Read, Told::Found { version, value: Value::Sum(number) });
     lawful(&in_turn(&[add(5, 1), add(10, 2), number(10, 2)]));
     let untyped = (Action::Read, Told::Found { version: 2, value: Value::Number(10) });
     lawless(&in_turn(&[add(5, 1), add(10, 2), untyped]));
@@ -140,15 +147,34 @@ fn an_increment_counts_once() {
 #[test]
 fn what_is_unknown_is_done_once_later_or_never() {
     let perhaps = (write(2), Told::Unknown);
-    lawful(&in_turn(&[(write(1), done(1)), perhaps, (Action::Read, found(1, 1)), (Action::Read, found(2, 2))]));
-    lawful(&in_turn(&[(write(1), done(1)), perhaps, (write(3), done(3)), (Action::Read, found(3, 3))]));
+    lawful(&in_turn(&[
+        (write(1), done(1)),
+        perhaps,
+        (Action::Read, found(1, 1)),
+        (Action::Read, found(2, 2)),
+    ]));
+    lawful(&in_turn(&[
+        (write(1), done(1)),
+        perhaps,
+        (write(3), done(3)),
+        (Action::Read, found(3, 3)),
+    ]));
     lawless(&in_turn(&[(Action::Read, found(1, 2)), perhaps]));
-    lawless(&in_turn(&[(write(1), done(1)), perhaps, (Action::Read, found(2, 2)), (Action::Read, found(1, 1))]));
+    lawless(&in_turn(&[
+        (write(1), done(1)),
+        perhaps,
+        (Action::Read, found(2, 2)),
+        (Action::Read, found(1, 1)),
+    ]));
     // Its version may be any above those before, but there is only one.
     lawful(&in_turn(&[perhaps, (Action::Read, found(6, 2)), (write(3), done(7))]));
     lawless(&in_turn(&[perhaps, (Action::Read, found(6, 2)), (Action::Read, found(7, 2))]));
     // What was surely not done was not.
-    lawless(&in_turn(&[(write(1), done(1)), (write(2), Told::NotDone), (Action::Read, found(2, 2))]));
+    lawless(&in_turn(&[
+        (write(1), done(1)),
+        (write(2), Told::NotDone),
+        (Action::Read, found(2, 2)),
+    ]));
 }
 
 #[test]
@@ -173,7 +199,17 @@ fn scanned(calls: &[(Action, Told)], rows: &[(Name, u64, u64)], next: Option<u64
     let mut history = in_turn(calls);
     let (invoked, returned) = (history.moment(), history.moment());
     let rows = rows.iter().map(|&(name, version, id)| (name.bytes(), version, text(id))).collect();
-    let page = Page { client: 0, scan: 1, table: 1, after: None, next, rows, invoked, returned, ended: Nanos(0) };
+    let page = Page {
+        client: 0,
+        scan: 1,
+        table: 1,
+        after: None,
+        next,
+        rows,
+        invoked,
+        returned,
+        ended: Nanos(0),
+    };
     history.pages.push(page);
     history
 }

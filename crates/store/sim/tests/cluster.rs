@@ -2,7 +2,8 @@
 
 use sprat_sim::{cluster, run_seeds};
 
-/// Histories that every test run goes through, if SPRAT_SIM_SEEDS does not say how many; `sprat sim --cluster` goes through more.
+/// Histories that every test run goes through, if SPRAT_SIM_SEEDS does not say how many; `sprat sim
+/// --cluster` goes through more.
 const SEEDS: u64 = 100;
 
 /// Seeds that found something once; what they say changes when the simulator does.
@@ -20,10 +21,18 @@ fn given(name: &str) -> Option<u64> {
 fn histories_of_clusters_can_be() {
     let seeds = given("SPRAT_SIM_SEEDS").unwrap_or(SEEDS);
     let operations = given("SPRAT_SIM_OPERATIONS");
-    let run = |seed| operations.map_or_else(|| cluster::run(seed), |operations| cluster::run_long(seed, operations));
+    let run = |seed| {
+        operations
+            .map_or_else(|| cluster::run(seed), |operations| cluster::run_long(seed, operations))
+    };
     let (summary, failures) = run_seeds(run, 0..seeds, 2, |_, _| true);
     let told: Vec<String> = failures.iter().map(ToString::to_string).collect();
-    assert!(failures.is_empty(), "{} of {seeds} seeds failed:\n{}", failures.len(), told.join("\n"));
+    assert!(
+        failures.is_empty(),
+        "{} of {seeds} seeds failed:\n{}",
+        failures.len(),
+        told.join("\n")
+    );
     if seeds < SEEDS {
         return;
     }
@@ -48,10 +57,11 @@ fn a_seed_is_a_history() {
     }
 }
 
-/// Two tasks of one server were taken for one; what had been brought back was said to begin later than it did; replicas
-/// of a server that is gone were waited for; a roll was never told to the coordinator. Sessions of recoveries were never closed, until
-/// there was no place for any more; deaths divided a table into more tablets than it may have;
-/// what was in memory of the versions of removed objects was taken for told by a head.
+/// Two tasks of one server were taken for one; what had been brought back was said to begin later
+/// than it did; replicas of a server that is gone were waited for; a roll was never told to the
+/// coordinator. Sessions of recoveries were never closed, until there was no place for any more;
+/// deaths divided a table into more tablets than it may have; what was in memory of the versions of
+/// removed objects was taken for told by a head.
 #[test]
 fn seeds_that_found_something() {
     for seed in KEPT {

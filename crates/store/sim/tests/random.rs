@@ -6,7 +6,10 @@ use sprat_sim::random::Random;
 fn seeds_keep_their_numbers() {
     let mut random = Random::new(0);
     let mut fork = random.fork();
-    assert_eq!([fork.draw(), fork.draw()], [12_035_550_249_420_947_055, 12_935_080_325_729_570_654]);
+    assert_eq!(
+        [fork.draw(), fork.draw()],
+        [12_035_550_249_420_947_055, 12_935_080_325_729_570_654]
+    );
     assert_eq!(random.draw(), 7_960_286_522_194_355_700);
     assert_eq!([random.below(1000), random.below(1000)], [679, 444]);
 

@@ -24,8 +24,10 @@ fn fits(calls: &[Operation], done: u32, state: State) -> bool {
         return true;
     }
     let first = rest().map(|index| (calls[index].returned, calls[index].invoked)).min().unwrap();
-    // When all those told before the first had been asked: what had settled by then took place before, or never.
-    let before = calls.iter().filter(|call| (call.returned, call.invoked) < first).map(|call| call.began);
+    // When all those told before the first had been asked: what had settled by then took place
+    // before, or never.
+    let before =
+        calls.iter().filter(|call| (call.returned, call.invoked) < first).map(|call| call.began);
     let begun = before.max().unwrap_or(Nanos(0));
     let may = |call: &Operation| {
         let lasts = call.returned != OPEN || was_read(calls, call) || call.ended + SETTLED >= begun;
@@ -37,7 +39,8 @@ fn fits(calls: &[Operation], done: u32, state: State) -> bool {
     })
 }
 
-/// Whether somebody read the text that this call wrote: then that tells when it took place, and not when it had to settle.
+/// Whether somebody read the text that this call wrote: then that tells when it took place, and not
+/// when it had to settle.
 fn was_read(calls: &[Operation], call: &Operation) -> bool {
     let Action::Write { value: text @ Value::Text { .. }, .. } = call.action else { return false };
     calls.iter().any(|other| matches!(other.told, Told::Found { value, .. } if value == text))
@@ -63,7 +66,9 @@ impl Object {
     fn tell(&mut self, random: &mut Random, action: Action) -> Told {
         let current = self.value.map(|_| self.version);
         match action {
-            Action::Read => self.value.map_or(Told::Absent, |value| Told::Found { version: self.version, value }),
+            Action::Read => self
+                .value
+                .map_or(Told::Absent, |value| Told::Found { version: self.version, value }),
             Action::Write { condition, .. } if !condition.holds(current) => Told::Conflict(current),
             Action::Write { value, .. } => Told::Done { version: self.put(random, value) },
             Action::Remove { condition } if !condition.holds(current) => Told::Conflict(current),
@@ -73,7 +78,9 @@ impl Object {
             },
             Action::Increment { delta } => match self.value {
                 Some(Value::Text { .. }) => Told::NotANumber,
-                Some(Value::Number(number) | Value::Sum(number)) => self.sum(random, number + delta),
+                Some(Value::Number(number) | Value::Sum(number)) => {
+                    self.sum(random, number + delta)
+                }
                 None => self.sum(random, delta),
             },
         }
@@ -90,7 +97,8 @@ impl Object {
     }
 }
 
-/// A history that can be, of calls that overlap; some are never told, and of those some never take place.
+/// A history that can be, of calls that overlap; some are never told, and of those some never take
+/// place.
 fn history(random: &mut Random) -> Vec<Operation> {
     let count = random.between(2, CALLS);
     let mut object = Object::default();
@@ -110,7 +118,8 @@ fn history(random: &mut Random) -> Vec<Operation> {
         moment += if random.chance(1, 4) { 200 } else { 20 };
         let (invoked, returned) = (moment - random.below(50), moment + 1 + random.below(50));
         let lost = random.chance(1, 4);
-        let told = if lost && random.chance(1, 2) { Told::Unknown } else { object.tell(random, action) };
+        let told =
+            if lost && random.chance(1, 2) { Told::Unknown } else { object.tell(random, action) };
         let (told, returned) = if lost { (Told::Unknown, OPEN) } else { (told, returned) };
         let (number, name) = (usize::try_from(number).unwrap(), Name { table: 1, key: 1 });
         calls.push(Operation {
@@ -142,7 +151,9 @@ fn bend(random: &mut Random, calls: &mut [Operation]) {
             *version = version.saturating_sub(1) + random.below(3);
         }
         told @ Told::Absent => *told = Told::Done { version: 1 + random.below(4) },
-        told @ Told::Conflict(_) => *told = Told::Conflict(random.chance(1, 2).then(|| 1 + random.below(4))),
+        told @ Told::Conflict(_) => {
+            *told = Told::Conflict(random.chance(1, 2).then(|| 1 + random.below(4)))
+        }
         _ => {}
     }
 }
@@ -159,9 +170,16 @@ fn it_finds_an_order_where_there_is_one_and_only_there() {
         let plain = fits(&calls, 0, State::NEVER);
         let found = linear::check(&calls);
         assert_ne!(found, Verdict::Undecided);
-        let told: Vec<String> =
-            calls.iter().map(|call| format!("{}..{} {call}", call.invoked, call.returned)).collect();
-        assert_eq!(found == Verdict::Linearizable, plain, "seed {seed}: {found:?}\n{}", told.join("\n"));
+        let told: Vec<String> = calls
+            .iter()
+            .map(|call| format!("{}..{} {call}", call.invoked, call.returned))
+            .collect();
+        assert_eq!(
+            found == Verdict::Linearizable,
+            plain,
+            "seed {seed}: {found:?}\n{}",
+            told.join("\n")
+        );
         verdicts[usize::from(plain)] += 1;
     }
     assert!(verdicts.iter().all(|&count| count > HISTORIES / 10), "both kinds: {verdicts:?}");

@@ -13,7 +13,12 @@ const EXECUTED_LATER: u64 = 144;
 fn a_thousand_histories_can_be() {
     let (summary, failures) = run_seeds(run, 0..SEEDS, 2, |_, _| true);
     let told: Vec<String> = failures.iter().map(ToString::to_string).collect();
-    assert!(failures.is_empty(), "{} of {SEEDS} seeds failed:\n{}", failures.len(), told.join("\n"));
+    assert!(
+        failures.is_empty(),
+        "{} of {SEEDS} seeds failed:\n{}",
+        failures.len(),
+        told.join("\n")
+    );
     assert_eq!(summary.histories, SEEDS);
     // A simulator that does nothing finds nothing.
     assert!(summary.told * 2 > summary.operations, "most calls end");
@@ -40,7 +45,8 @@ fn seeds_differ() {
     assert_ne!(one.hash(), other.hash());
 }
 
-/// A start sealed the log in the name of bytes that only the kernel had, and the power failed before the sync.
+/// A start sealed the log in the name of bytes that only the kernel had, and the power failed
+/// before the sync.
 #[test]
 fn a_seal_vouches_only_for_what_is_on_the_medium() {
     run(SEALED_TOO_EARLY).unwrap();

@@ -1,6 +1,7 @@
-//! What speaks to the coordinator for a node: enlists, renews the lease, leaves assignments with the master, and tells the
-//! coordinator what the master wants known. Without clock, thread or network: whoever owns those asks what [`Agent::next`]
-//! says, one request at a time, and hands the answer to [`Agent::answered`].
+//! What speaks to the coordinator for a node: enlists, renews the lease, leaves assignments with
+//! the master, and tells the coordinator what the master wants known. Without clock, thread or
+//! network: whoever owns those asks what [`Agent::next`] says, one request at a time, and hands the
+//! answer to [`Agent::answered`].
 
 use crate::coordinator::{DRIFT, RENEWAL};
 use crate::master::{Assigned, Command, Outbox};
@@ -14,12 +15,12 @@ use thiserror::Error;
 /// How long a coordinator may take to answer.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long it may take where there are others, one of which may have taken its place; what is asked then may be asked twice. A
-/// question stays unanswered for [`RENEWAL`].
+/// How long it may take where there are others, one of which may have taken its place; what is
+/// asked then may be asked twice. A question stays unanswered for [`RENEWAL`].
 const PATIENCE: Duration = RENEWAL.saturating_mul(2);
 
-/// How long a server with a lease goes without asking for a copy of the catalog again: a copy is long, and tablets can
-/// move hundreds of times a second.
+/// How long a server with a lease goes without asking for a copy of the catalog again: a copy is
+/// long, and tablets can move hundreds of times a second.
 const COPY_PAUSE: Duration = Duration::from_millis(200);
 
 /// What a server is in its cluster.
@@ -74,14 +75,15 @@ pub struct Agent {
     known_there: bool,
     /// Version of the assignments that the master was given.
     given: u64,
-    /// The highest version that a coordinator has told of. One that tells of less was deposed, and has yet to hear of it: nothing
-    /// of what it says counts, a lease least of all.
+    /// The highest version that a coordinator has told of. One that tells of less was deposed, and
+    /// has yet to hear of it: nothing of what it says counts, a lease least of all.
     seen: u64,
     /// The cluster and `seen`, as the last request reports them to the coordinator.
     reported: Seen,
     /// Why the coordinator that answers is not this server's.
     foreign: Option<String>,
-    /// Version of the copy of the catalog that this server keeps, if it is to keep one; the next, and from when to ask.
+    /// Version of the copy of the catalog that this server keeps, if it is to keep one; the next,
+    /// and from when to ask.
     copied: Option<u64>,
     copy: Option<CatalogCopy>,
     copy_from: Nanos,
@@ -93,13 +95,15 @@ pub struct Agent {
     report: Option<crate::master::Recovered>,
     /// The same as it is told.
     brought: BroughtBack,
-    /// What the master's tablets are to it, to be told behind an answer to the question that renews the lease, which must not wait.
+    /// What the master's tablets are to it, to be told behind an answer to the question that
+    /// renews the lease, which must not wait.
     loads: Option<(u64, Vec<Load>)>,
     may_tell_loads: bool,
 }
 
 impl Agent {
-    /// The agent of a node that others reach at `locator`, and that keeps `copies` replicas of its log on others.
+    /// The agent of a node that others reach at `locator`, and that keeps `copies` replicas of its
+    /// log on others.
     #[must_use]
     pub fn new(enlisted: Enlisted, copies: u8, locator: String) -> Self {
         Self {
@@ -132,12 +136,15 @@ impl Agent {
     /// When the name is none of a rack's.
     #[must_use]
     pub fn in_rack(self, rack: &str) -> Self {
-        assert!(rack.is_empty() || sprat_wire::is_rack(rack), "{rack:?} is no rack: checked where it was given");
+        assert!(
+            rack.is_empty() || sprat_wire::is_rack(rack),
+            "{rack:?} is no rack: checked where it was given"
+        );
         Self { rack: rack.to_owned(), ..self }
     }
 
-    /// An agent that asks for copies of the catalog, and whose server has one of version `copied`, or, with zero, none:
-    /// coordinators with older metadata are refused.
+    /// An agent that asks for copies of the catalog, and whose server has one of version `copied`,
+    /// or, with zero, none: coordinators with older metadata are refused.
     #[must_use]
     pub fn keeping_copies(self, copied: u64) -> Self {
         Self { seen: self.seen.max(copied), copied: Some(copied), ..self }
@@ -196,7 +203,8 @@ impl Agent {
         if coordinators > 1 && self.asked != Asked::Enlist { PATIENCE } else { TIMEOUT }
     }
 
-    /// Whether the last answer came from a coordinator that leads no more, so that another is to be asked.
+    /// Whether the last answer came from a coordinator that leads no more, so that another is to be
+    /// asked.
     #[must_use]
     pub fn take_strayed(&mut self) -> bool {
         std::mem::take(&mut self.strayed)
@@ -232,16 +240,24 @@ impl Agent {
             self.asked = Asked::Loads;
             return Request::Loads { server, capacity: *capacity, loads };
         }
-        if self.may_tell_loads && self.copied.is_some_and(|copied| copied < self.seen) && now >= self.copy_from {
+        if self.may_tell_loads
+            && self.copied.is_some_and(|copied| copied < self.seen)
+            && now >= self.copy_from
+        {
             self.asked = Asked::Copy;
             return Request::CopyCatalog { server, seen: &self.reported };
         }
         self.asked = Asked::Assignments;
         // What the master has not taken yet is not known to be served.
-        Request::Assignments { server, known: outbox.applied().min(self.given), seen: &self.reported }
+        Request::Assignments {
+            server,
+            known: outbox.applied().min(self.given),
+            seen: &self.reported,
+        }
     }
 
-    /// The coordinator has answered, or, with `None`, has not. Returns whether there is something for the master to look at.
+    /// The coordinator has answered, or, with `None`, has not. Returns whether there is something
+    /// for the master to look at.
     ///
     /// # Errors
     /// [`Gone`].
@@ -250,7 +266,9 @@ impl Agent {
         let Some(answer) = answer else { return Ok(false) };
         let server = self.enlisted.server;
         let told_version = match (self.asked, answer.status) {
-            (Asked::Assignments, Status::Ok | Status::NotFound) | (_, Status::Fenced) => answer.number,
+            (Asked::Assignments, Status::Ok | Status::NotFound) | (_, Status::Fenced) => {
+                answer.number
+            }
             _ => u64::MAX,
         };
         if told_version < self.seen {
@@ -290,7 +308,8 @@ impl Agent {
                 self.copy = Some(CatalogCopy { bytes: answer.body.to_vec() });
                 Ok(false)
             }
-            // It may be put right while this server runs: it asks again, and a lease ends meanwhile.
+            // It may be put right while this server runs: it asks again, and a lease ends
+            // meanwhile.
             (Asked::Assignments | Asked::Copy, Status::WrongCluster) => {
                 self.foreign = Some(String::from_utf8_lossy(answer.body).into_owned());
                 Ok(false)
@@ -300,7 +319,8 @@ impl Agent {
                 Ok(outbox.send(Command::Voided(segment)))
             }
             (Asked::Recovered, _) => {
-                // If it was refused, it was somebody else's by then; if not, the next assignment says so.
+                // If it was refused, it was somebody else's by then; if not, the next assignment
+                // says so.
                 self.report = None;
                 Ok(false)
             }
@@ -308,12 +328,21 @@ impl Agent {
             (_, Status::NotLeading) => Ok(false),
             (_, status) => {
                 let words = String::from_utf8_lossy(answer.body);
-                Err(Gone::Refused(if words.is_empty() { status.to_string() } else { words.into_owned() }))
+                Err(Gone::Refused(if words.is_empty() {
+                    status.to_string()
+                } else {
+                    words.into_owned()
+                }))
             }
         }
     }
 
-    fn assign(&mut self, version: u64, assignment: Assignment, outbox: &Outbox) -> Result<bool, Gone> {
+    fn assign(
+        &mut self,
+        version: u64,
+        assignment: Assignment,
+        outbox: &Outbox,
+    ) -> Result<bool, Gone> {
         assert!(version >= self.seen, "older ones are not taken");
         self.seen = version;
         let lease = match assignment.lease_micros {
@@ -331,10 +360,12 @@ impl Agent {
             return Ok(false);
         }
         // Numbers in place of names; those without a name have a number too, that of all of them.
-        let racks: BTreeSet<&str> = assignment.members.iter().map(|member| member.rack.as_str()).collect();
+        let racks: BTreeSet<&str> =
+            assignment.members.iter().map(|member| member.rack.as_str()).collect();
         let member = |member: &sprat_wire::op::ServerRecord| {
             let locator: Locator = member.locator.parse().ok()?;
-            let rack = u32::try_from(racks.range(..member.rack.as_str()).count()).expect("fewer than servers");
+            let rack = u32::try_from(racks.range(..member.rack.as_str()).count())
+                .expect("fewer than servers");
             Some(Member { server: member.id, address: *locator.resolve().ok()?.first()?, rack })
         };
         let members = assignment.members.iter().filter_map(member).collect();
@@ -342,7 +373,17 @@ impl Agent {
         let (leaving, moves): (Vec<_>, Vec<_>) =
             moves.into_iter().partition(|order| order.from == self.enlisted.server);
         let arriving = moves.into_iter().filter(|order| order.to == self.enlisted.server).collect();
-        let assigned = Assigned { version, tablets, members, masters, next_server, orders, names, leaving, arriving };
+        let assigned = Assigned {
+            version,
+            tablets,
+            members,
+            masters,
+            next_server,
+            orders,
+            names,
+            leaving,
+            arriving,
+        };
         let sent = outbox.send(Command::Assign(Box::new(assigned)));
         if sent {
             self.given = version;

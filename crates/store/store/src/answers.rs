@@ -7,7 +7,13 @@ use zerocopy::IntoBytes;
 
 /// An answer of a header alone.
 #[inline]
-pub(crate) fn answer<B>(status: Status, more: bool, count: u32, number: u64, repeat: Repeat) -> Reply<B> {
+pub(crate) fn answer<B>(
+    status: Status,
+    more: bool,
+    count: u32,
+    number: u64,
+    repeat: Repeat,
+) -> Reply<B> {
     Reply::new(encode_answer(status, more, count, number).as_bytes(), repeat)
 }
 
@@ -17,7 +23,11 @@ pub(crate) fn denied<B>() -> Outcome<B> {
 }
 
 /// An answer that says why in words; without them when there is no buffer left.
-pub(crate) fn answer_text<B: From<u32>>(bodies: &mut Bodies, status: Status, text: &str) -> Outcome<B> {
+pub(crate) fn answer_text<B: From<u32>>(
+    bodies: &mut Bodies,
+    status: Status,
+    text: &str,
+) -> Outcome<B> {
     let reply = answer(status, false, 0, 0, Repeat::Retain);
     let body = if text.is_empty() { None } else { bodies.explain(text) };
     Outcome::Reply(match body {

@@ -3,7 +3,8 @@
 use crate::shares::Shares;
 use sprat_wire::op::REPLICA_BYTES;
 
-/// Bodies in flight that sessions have [shares](Shares) of, beside one each; a service that needs more answers "retry".
+/// Bodies in flight that sessions have [shares](Shares) of, beside one each; a service that needs
+/// more answers "retry".
 pub(crate) const MAX_BODIES: usize = 4096;
 
 /// Most words of explanation in flight beside them; answers beyond do without.
@@ -36,7 +37,8 @@ impl Default for Bodies {
 }
 
 impl Bodies {
-    /// Fills a buffer for a session by `fill` and returns its number; `None`, and nothing filled, when the session has its share.
+    /// Fills a buffer for a session by `fill` and returns its number; `None`, and nothing filled,
+    /// when the session has its share.
     pub(crate) fn make(&mut self, session: u32, fill: impl FnOnce(&mut Vec<u8>)) -> Option<u32> {
         if !self.shares.admits(session) {
             return None;
@@ -45,8 +47,13 @@ impl Bodies {
         Some(self.fill(Some(session), fill))
     }
 
-    /// The same with a buffer that has held much before, if there is one: its memory need not be had anew.
-    pub(crate) fn make_long(&mut self, session: u32, fill: impl FnOnce(&mut Vec<u8>)) -> Option<u32> {
+    /// The same with a buffer that has held much before, if there is one: its memory need not be
+    /// had anew.
+    pub(crate) fn make_long(
+        &mut self,
+        session: u32,
+        fill: impl FnOnce(&mut Vec<u8>),
+    ) -> Option<u32> {
         let spare = self.spare.pop();
         self.make(session, |out| {
             if let Some(spare) = spare {

@@ -11,11 +11,12 @@
 //! node-2, node-3 ..  the same, but for the coordinator, of the second node of the process, the third ..
 //! ```
 //!
-//! A file that somebody put back from an older copy is intact, and a server that starts from it would serve what was
-//! true then. So the identity holds the age of each file: the incarnation in the header of the log and of the replicas,
-//! which grows whenever one is opened, has grown and is closed. A file that is younger than the identity says is used, as
-//! the identity is written last; one that is older, empty or missing is refused. The catalog's age is the version of
-//! the tablet map in it, and the coordinator's metadata must not be older than that.
+//! A file that somebody put back from an older copy is intact, and a server that starts from it
+//! would serve what was true then. So the identity holds the age of each file: the incarnation in
+//! the header of the log and of the replicas, which grows whenever one is opened, has grown and is
+//! closed. A file that is younger than the identity says is used, as the identity is written last;
+//! one that is older, empty or missing is refused. The catalog's age is the version of the tablet
+//! map in it, and the coordinator's metadata must not be older than that.
 
 use crate::agent::CatalogCopy;
 use crate::coordinator::{Catalog, MetadataMemory};
@@ -30,7 +31,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use thiserror::Error;
 
-/// Version of the directory's layout that this program writes. It reads format 1 too, which had no ages and no checksum.
+/// Version of the directory's layout that this program writes. It reads format 1 too, which had no
+/// ages and no checksum.
 pub const FORMAT: u32 = 2;
 
 /// What a data directory knows of itself.
@@ -62,7 +64,16 @@ pub struct Identity {
 impl Identity {
     /// That of a directory that has just been made.
     fn new(seed: u64) -> Self {
-        Self { format: FORMAT, cluster: 0, server: 0, seed, nodes: 1, coordinator: 0, log: 0, replicas: 0 }
+        Self {
+            format: FORMAT,
+            cluster: 0,
+            server: 0,
+            seed,
+            nodes: 1,
+            coordinator: 0,
+            log: 0,
+            replicas: 0,
+        }
     }
 
     fn encode(&self) -> String {
@@ -108,7 +119,9 @@ pub enum DataDirError {
         source: io::Error,
     },
     /// Another process has it.
-    #[error("{0}: another sprat server is running with this data directory; stop it, or give another --data")]
+    #[error(
+        "{0}: another sprat server is running with this data directory; stop it, or give another --data"
+    )]
     InUse(PathBuf),
     /// A newer program wrote it.
     #[error(
@@ -129,7 +142,9 @@ pub enum DataDirError {
         kind: &'static str,
     },
     /// It was made for another number of nodes.
-    #[error("{path}: holds the objects of {found} nodes, not {asked}; start the server with --nodes {found}")]
+    #[error(
+        "{path}: holds the objects of {found} nodes, not {asked}; start the server with --nodes {found}"
+    )]
     OtherNodes {
         /// The directory.
         path: PathBuf,
@@ -139,7 +154,9 @@ pub enum DataDirError {
         asked: u32,
     },
     /// A file that has data is gone, or empty.
-    #[error("{path}: {is}, and with it {what}; put it back, or remove the directory to start with an empty store")]
+    #[error(
+        "{path}: {is}, and with it {what}; put it back, or remove the directory to start with an empty store"
+    )]
     Lost {
         /// The file.
         path: PathBuf,
@@ -171,7 +188,8 @@ pub enum DataDirError {
     },
 }
 
-/// A data directory, held by this process alone. Clones share the lock on it, which ends with the last of them.
+/// A data directory, held by this process alone. Clones share the lock on it, which ends with the
+/// last of them.
 #[derive(Clone)]
 pub struct DataDir {
     path: PathBuf,
@@ -192,8 +210,8 @@ impl DataDir {
         Ok(dir)
     }
 
-    /// As [`open`](Self::open), without a look at the files that the identity speaks of: for a directory that is to be
-    /// mended, or salvaged.
+    /// As [`open`](Self::open), without a look at the files that the identity speaks of: for a
+    /// directory that is to be mended, or salvaged.
     ///
     /// # Errors
     /// [`DataDirError`]; nothing in an existing directory has changed then.
@@ -211,12 +229,15 @@ impl DataDir {
             Err(errno) => return Err(io("lock the data directory", path)(errno.into())),
         }
         let file = path.join(IDENTITY);
-        let dir = |identity| Self { path: path.to_owned(), identity, lock: Arc::new(Mutex::new(lock)) };
+        let dir =
+            |identity| Self { path: path.to_owned(), identity, lock: Arc::new(Mutex::new(lock)) };
         match fs::read(&file) {
             Ok(text) => Ok(dir(parse(&file, &text)?)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 // An identity lost from among other files would let old objects into new tables.
-                if let Some(beside) = [LOG, REPLICAS, COORDINATOR, CATALOG].iter().find(|name| path.join(name).exists())
+                if let Some(beside) = [LOG, REPLICAS, COORDINATOR, CATALOG]
+                    .iter()
+                    .find(|name| path.join(name).exists())
                 {
                     let cause = format!("it is missing beside {beside}: put it back");
                     return Err(DataDirError::Damaged { path: file, cause });
@@ -237,14 +258,17 @@ impl DataDir {
     pub fn check_files(&self) -> Result<(), DataDirError> {
         let Identity { format, cluster, coordinator, log, replicas, .. } = self.identity;
         let lost = |path, is, what| Err(DataDirError::Lost { path, is, what });
-        for (path, had, what) in
-            [(self.log(), log, "every object"), (self.replicas(), replicas, "what this server keeps for others")]
-        {
+        for (path, had, what) in [
+            (self.log(), log, "every object"),
+            (self.replicas(), replicas, "what this server keeps for others"),
+        ] {
             match age(&path) {
                 _ if had == 0 => {}
                 Age::Missing => return lost(path, "missing", what),
                 Age::Empty => return lost(path, "empty", what),
-                Age::Incarnation(found) if found < had => return Err(DataDirError::Older { path, found, had }),
+                Age::Incarnation(found) if found < had => {
+                    return Err(DataDirError::Older { path, found, had });
+                }
                 // Damage is reported, with its place, by whoever opens the file.
                 Age::Incarnation(_) | Age::Damaged => {}
             }
@@ -253,7 +277,11 @@ impl DataDir {
             return lost(self.log(), "missing", "every object");
         }
         // Before there were ages, an enlisted server whose files are empty may have lost them.
-        if format == 1 && cluster != 0 && age(&self.log()) == Age::Empty && age(&self.replicas()).is_nothing() {
+        if format == 1
+            && cluster != 0
+            && age(&self.log()) == Age::Empty
+            && age(&self.replicas()).is_nothing()
+        {
             return lost(self.log(), "empty", "every object");
         }
         if coordinator != 0 && !self.coordinator().exists() {
@@ -262,18 +290,27 @@ impl DataDir {
         Ok(())
     }
 
-    /// Opens the directories of `nodes` nodes: this one, which is the first's, and those within it. All are there before
-    /// any of them has a server id, so that one that is missing later is a loss, and is told as one.
+    /// Opens the directories of `nodes` nodes: this one, which is the first's, and those within it.
+    /// All are there before any of them has a server id, so that one that is missing later is a
+    /// loss, and is told as one.
     ///
     /// # Errors
     /// As [`open`](Self::open); and when it was made for another number of nodes.
-    pub fn open_nodes(path: &Path, nodes: u32, mut new_seed: impl FnMut() -> u64) -> Result<Vec<Self>, DataDirError> {
+    pub fn open_nodes(
+        path: &Path,
+        nodes: u32,
+        mut new_seed: impl FnMut() -> u64,
+    ) -> Result<Vec<Self>, DataDirError> {
         let mut first = Self::open(path, new_seed())?;
         let found = first.identity();
         let is_new = found.cluster == 0;
         if found.nodes != nodes {
             if !is_new {
-                return Err(DataDirError::OtherNodes { path: path.to_owned(), found: found.nodes, asked: nodes });
+                return Err(DataDirError::OtherNodes {
+                    path: path.to_owned(),
+                    found: found.nodes,
+                    asked: nodes,
+                });
             }
             first.set_identity(Identity { nodes, ..found })?;
         }
@@ -281,7 +318,11 @@ impl DataDir {
         for number in 2..=nodes {
             let path = path.join(format!("node-{number}"));
             if !is_new && !path.join(IDENTITY).exists() {
-                return Err(DataDirError::Lost { path, is: "missing", what: "every object of that node" });
+                return Err(DataDirError::Lost {
+                    path,
+                    is: "missing",
+                    what: "every object of that node",
+                });
             }
             dirs.push(Self::open(&path, new_seed())?);
         }
@@ -293,8 +334,8 @@ impl DataDir {
         self.identity
     }
 
-    /// Changes the identity; durable on return. With the first that names a cluster the log file begins, empty: from
-    /// then on one without the other is a loss.
+    /// Changes the identity; durable on return. With the first that names a cluster the log file
+    /// begins, empty: from then on one without the other is a loss.
     ///
     /// # Errors
     /// [`DataDirError::Io`]; the old identity stands then.
@@ -310,10 +351,12 @@ impl DataDir {
         Ok(())
     }
 
-    /// Notes how old the files are by now: when they have been opened, and when they have been closed. If that fails, it
-    /// logs a warning.
+    /// Notes how old the files are by now: when they have been opened, and when they have been
+    /// closed. If that fails, it logs a warning.
     pub fn note_ages(&mut self) {
-        let of = |path: &Path, had: u64| if let Age::Incarnation(now) = age(path) { now.max(had) } else { had };
+        let of = |path: &Path, had: u64| {
+            if let Age::Incarnation(now) = age(path) { now.max(had) } else { had }
+        };
         let Identity { log, replicas, .. } = self.identity;
         let (log, replicas) = (of(&self.log(), log), of(&self.replicas(), replicas));
         let identity = Identity { log, replicas, ..self.identity };
@@ -333,14 +376,19 @@ impl DataDir {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 if self.identity.log != 0 || self.identity.replicas != 0 {
-                    tracing::warn!("{}: missing; it is written again from the coordinator's metadata", path.display());
+                    tracing::warn!(
+                        "{}: missing; it is written again from the coordinator's metadata",
+                        path.display()
+                    );
                 }
                 return Ok(None);
             }
             Err(source) => return Err(DataDirError::Io { what: "read", path, source }),
         };
         let cause = match Catalog::<MetadataMemory>::of_copy(&bytes) {
-            Ok(catalog) if [0, catalog.cluster()].contains(&self.identity.cluster) => return Ok(Some(catalog)),
+            Ok(catalog) if [0, catalog.cluster()].contains(&self.identity.cluster) => {
+                return Ok(Some(catalog));
+            }
             Ok(_) => "the copy of another cluster's catalog".to_owned(),
             Err(cause) => cause,
         };
@@ -356,8 +404,9 @@ impl DataDir {
         self.replace(CATALOG, &copy.bytes)
     }
 
-    /// Puts a file in the place of the one of its name, whole or not at all; durable on return. The one before stays beside
-    /// it, and its blocks are those of the next: it can be written on a full disk.
+    /// Puts a file in the place of the one of its name, whole or not at all; durable on return. The
+    /// one before stays beside it, and its blocks are those of the next: it can be written on a
+    /// full disk.
     fn replace(&self, name: &str, bytes: &[u8]) -> Result<(), DataDirError> {
         let _writes = lock(&self.lock);
         let (file, new) = (self.path.join(name), self.path.join(format!("{name}.new")));
@@ -369,14 +418,15 @@ impl DataDir {
         write().map_err(|source| DataDirError::Io { what: "write", path: file.clone(), source })
     }
 
-    /// Sees to it that the next identity has its place on the disk: a member that starts gets another one, and its disk may be full by
-    /// then, of replicas that nobody else has.
+    /// Sees to it that the next identity has its place on the disk: a member that starts gets
+    /// another one, and its disk may be full by then, of replicas that nobody else has.
     fn reserve(&self) {
         let new = self.path.join(NEXT_IDENTITY);
         if new.exists() {
             return;
         }
-        let reserved = fs::read(self.path.join(IDENTITY)).and_then(|text| write_in_place(&new, &text));
+        let reserved =
+            fs::read(self.path.join(IDENTITY)).and_then(|text| write_in_place(&new, &text));
         if let Err(error) = reserved {
             tracing::warn!("{}: cannot be kept for the next start: {error}", new.display());
         }
@@ -392,16 +442,21 @@ impl DataDir {
         self.path.join(REPLICAS)
     }
 
-    /// Refuses a directory whose data is kept in another way than `copies` says: its own log, or replicas of others'.
+    /// Refuses a directory whose data is kept in another way than `copies` says: its own log, or
+    /// replicas of others'.
     ///
     /// # Errors
     /// [`DataDirError::Other`].
     pub fn check_kind(&self, copies: u8) -> Result<(), DataDirError> {
         let (there, kind) = match copies {
-            0 => {
-                (has_bytes(&self.replicas()), "replicas of other servers' logs, and none of its own: start it with -r")
-            }
-            _ => (has_bytes(&self.log()), "a log of its own, which no other server has: start it with -r 0"),
+            0 => (
+                has_bytes(&self.replicas()),
+                "replicas of other servers' logs, and none of its own: start it with -r",
+            ),
+            _ => (
+                has_bytes(&self.log()),
+                "a log of its own, which no other server has: start it with -r 0",
+            ),
         };
         if there { Err(DataDirError::Other { path: self.path.clone(), kind }) } else { Ok(()) }
     }
@@ -417,7 +472,8 @@ fn has_bytes(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|file| file.len() > 0)
 }
 
-/// Writes a file, durably, where it is: one that has been written before takes no other blocks of the disk.
+/// Writes a file, durably, where it is: one that has been written before takes no other blocks of
+/// the disk.
 fn write_in_place(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut out = File::options().write(true).create(true).truncate(false).open(path)?;
     out.write_all(bytes)?;
@@ -425,8 +481,8 @@ fn write_in_place(path: &Path, bytes: &[u8]) -> io::Result<()> {
     out.sync_all()
 }
 
-/// Has two files change names, so that neither gives its blocks back; where there is but one, or that cannot be done, the new one takes
-/// the other's name.
+/// Has two files change names, so that neither gives its blocks back; where there is but one, or
+/// that cannot be done, the new one takes the other's name.
 fn exchange(new: &Path, file: &Path) -> io::Result<()> {
     match renameat_with(CWD, new, CWD, file, RenameFlags::EXCHANGE) {
         Ok(()) => Ok(()),
@@ -460,17 +516,21 @@ impl Age {
 /// Reads how old a file is from its headers.
 fn age(path: &Path) -> Age {
     let mut headers = Vec::new();
-    let read =
-        File::open(path).and_then(|file| file.take((FILE_HEADERS * BLOCK_BYTES) as u64).read_to_end(&mut headers));
+    let read = File::open(path)
+        .and_then(|file| file.take((FILE_HEADERS * BLOCK_BYTES) as u64).read_to_end(&mut headers));
     match read {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Age::Missing,
         Err(_) => return Age::Damaged,
         Ok(_) => {}
     }
     // A file that is shorter than a block has no header either.
-    let blocks = headers.chunks_exact(BLOCK_BYTES).filter_map(|block| block.first_chunk::<BLOCK_BYTES>());
-    let newest =
-        blocks.clone().filter_map(|block| FileHeader::parse(block).ok()).map(|header| header.incarnation).max();
+    let blocks =
+        headers.chunks_exact(BLOCK_BYTES).filter_map(|block| block.first_chunk::<BLOCK_BYTES>());
+    let newest = blocks
+        .clone()
+        .filter_map(|block| FileHeader::parse(block).ok())
+        .map(|header| header.incarnation)
+        .max();
     match newest {
         Some(incarnation) => Age::Incarnation(incarnation.into()),
         None if blocks.flatten().all(|byte| *byte == 0) => Age::Empty,
@@ -481,7 +541,9 @@ fn age(path: &Path) -> Age {
 fn parse(path: &Path, bytes: &[u8]) -> Result<Identity, DataDirError> {
     let damaged = |cause: String| DataDirError::Damaged {
         path: path.to_owned(),
-        cause: format!("not an identity file of sprat, or damaged: {cause}; put it back from a copy"),
+        cause: format!(
+            "not an identity file of sprat, or damaged: {cause}; put it back from a copy"
+        ),
     };
     let text = str::from_utf8(bytes).map_err(|error| damaged(error.to_string()))?;
     let whole = |text| toml::from_str::<Identity>(text).map_err(|error| damaged(error.to_string()));

@@ -1,8 +1,10 @@
-//! Objects that will be asked for in a moment: where the log will look for them is brought near, so that cache misses overlap.
+//! Objects that will be asked for in a moment: where the log will look for them is brought near, so
+//! that cache misses overlap.
 
 use sprat_log::Log;
 
-/// Hashes of the keys expected last. Of each the line of the hash table is brought near at once, and what that points to `NEARER` keys later.
+/// Hashes of the keys expected last. Of each the line of the hash table is brought near at once,
+/// and what that points to `NEARER` keys later.
 pub(crate) struct Expected<const NEARER: usize> {
     hashes: [u64; NEARER],
     next: usize,

@@ -4,7 +4,8 @@
 //! - [`master`]: keeps objects, over a [`sprat_log::Log`], and answers for them.
 //! - [`member`]: a master, and what it keeps for others, behind one port.
 //! - [`backup`]: makes the log durable on a local disk, and replays it.
-//! - [`replicas`]: keeps segments for masters elsewhere, over a backup, and gives them to who recovers them.
+//! - [`replicas`]: keeps segments for masters elsewhere, over a backup, and gives them to who
+//!   recovers them.
 //! - [`restart`]: log and backup opened together.
 //! - [`salvage`]: what is whole in the files of a stopped server that will not open.
 //! - [`replication`]: makes the log durable on other servers.

@@ -1,11 +1,13 @@
 //! A node: one thread, one network port, one service, and the loop that feeds it.
 //!
-//! The node owns time and the network; the service below it sees only what it is handed. So the same service
-//! runs on a kernel driver with the real clock, and in the simulator with a virtual one.
+//! The node owns time and the network; the service below it sees only what it is handed. So the
+//! same service runs on a kernel driver with the real clock, and in the simulator with a virtual
+//! one.
 
 use sprat_net::{Driver, Figure, Nanos, Stamped, Transmit, stamp};
 use sprat_rpc::{
-    CallError, CallId, Config, ConnectError, Credentials, Endpoint, Handler, Outcome, RequestId, SessionId,
+    CallError, CallId, Config, ConnectError, Credentials, Endpoint, Handler, Outcome, RequestId,
+    SessionId,
 };
 use std::io;
 use std::net::SocketAddr;
@@ -19,22 +21,25 @@ pub trait Service: Handler {
     /// The next answer to a request that was left pending.
     fn take_ready(&mut self) -> Option<(RequestId, Outcome<Self::Body>)>;
 
-    /// Begins what calls to other nodes there are to make. How they end comes to [`completed`](Handler::completed).
+    /// Begins what calls to other nodes there are to make. How they end comes to
+    /// [`completed`](Handler::completed).
     #[inline]
     fn call(&mut self, now: Nanos, caller: &mut dyn Caller) {
         let _ = (now, caller);
     }
 
-    /// When [`poll`](Self::poll) has something to do although nothing arrives; [`Nanos::NEVER`] or `None` for not.
+    /// When [`poll`](Self::poll) has something to do although nothing arrives; [`Nanos::NEVER`] or
+    /// `None` for not.
     fn next_deadline(&self) -> Option<Nanos>;
 
-    /// A bounded piece of work that can wait until nothing else is to be done; returns whether there was any.
+    /// A bounded piece of work that can wait until nothing else is to be done; returns whether
+    /// there was any.
     fn work_idle(&mut self) -> bool {
         false
     }
 
-    /// Whether requests are to be timed: how long each was the server's, from the driver that brought it to the driver that
-    /// takes its answer. Each time goes to [`lap`](Self::lap).
+    /// Whether requests are to be timed: how long each was the server's, from the driver that
+    /// brought it to the driver that takes its answer. Each time goes to [`lap`](Self::lap).
     fn is_timed(&self) -> bool {
         false
     }
@@ -44,13 +49,14 @@ pub trait Service: Handler {
         let _ = (came, left);
     }
 
-    /// A round of the node's loop took so many [`ticks`](sprat_net::ticks), from one to the next: more than its work when the thread was held up.
-    /// Told while requests are timed.
+    /// A round of the node's loop took so many [`ticks`](sprat_net::ticks), from one to the next:
+    /// more than its work when the thread was held up. Told while requests are timed.
     fn went_round(&mut self, ticks: u64) {
         let _ = ticks;
     }
 
-    /// Whether somebody has asked what the network has carried and lost. Then the node [tells](Self::network) in this turn.
+    /// Whether somebody has asked what the network has carried and lost. Then the node
+    /// [tells](Self::network) in this turn.
     fn asks_for_network(&self) -> bool {
         false
     }
@@ -78,7 +84,12 @@ pub trait Caller {
     ///
     /// # Errors
     /// [`CallError`]; nothing was begun then.
-    fn call(&mut self, session: SessionId, parts: &[&[u8]], deadline: Nanos) -> Result<CallId, CallError>;
+    fn call(
+        &mut self,
+        session: SessionId,
+        parts: &[&[u8]],
+        deadline: Nanos,
+    ) -> Result<CallId, CallError>;
 
     /// See [`Endpoint::close`].
     fn close(&mut self, session: SessionId);
@@ -96,7 +107,12 @@ impl<B: Copy, T: Transmit + ?Sized> Caller for Calls<'_, B, T> {
         self.endpoint.connect(self.now, peer, self.tx)
     }
 
-    fn call(&mut self, session: SessionId, parts: &[&[u8]], deadline: Nanos) -> Result<CallId, CallError> {
+    fn call(
+        &mut self,
+        session: SessionId,
+        parts: &[&[u8]],
+        deadline: Nanos,
+    ) -> Result<CallId, CallError> {
         self.endpoint.call(self.now, session, parts, deadline, self.tx)
     }
 
@@ -113,7 +129,8 @@ pub struct Node<D, S: Handler> {
 }
 
 impl<D: Driver, S: Service> Node<D, S> {
-    /// A node; `seed` is for session tokens and must be hard to guess where strangers can reach the node.
+    /// A node; `seed` is for session tokens and must be hard to guess where strangers can reach the
+    /// node.
     pub fn new(driver: D, service: S, config: &Config, seed: u64) -> Self {
         Self { driver, endpoint: Endpoint::new(config, seed), service }
     }

@@ -58,10 +58,13 @@ impl Tables {
         Self { served: ids.to_vec(), ..Self::default() }
     }
 
-    /// Which of the objects that are left out belong to tables that were not dropped, in words; empty if none does.
+    /// Which of the objects that are left out belong to tables that were not dropped, in words;
+    /// empty if none does.
     fn unclaimed(&self, left_out: &BTreeMap<u32, u64>) -> String {
         let describe = |(&id, count): (&u32, &u64)| match self.elsewhere.get(&id) {
-            Some(name) => Some(format!("{count} of table {id}, which is {name:?} and given to another server")),
+            Some(name) => Some(format!(
+                "{count} of table {id}, which is {name:?} and given to another server"
+            )),
             None if self.next.is_some_and(|next| id >= next) => {
                 Some(format!("{count} of table {id}, which was never made"))
             }
@@ -71,10 +74,11 @@ impl Tables {
     }
 }
 
-/// Opens the log on `disk`. Objects of tables that are not served are left out, and counted in the report: those tables
-/// were dropped. If they cannot have been, the log is not opened.
+/// Opens the log on `disk`. Objects of tables that are not served are left out, and counted in the
+/// report: those tables were dropped. If they cannot have been, the log is not opened.
 ///
-/// Reading, checking and hashing go on in [`Options::threads`] threads, while this one puts what they find in its place.
+/// Reading, checking and hashing go on in [`Options::threads`] threads, while this one puts what
+/// they find in its place.
 ///
 /// # Errors
 /// [`RestartError`].
@@ -94,18 +98,21 @@ pub fn open<D: Disk>(
         let begun = match &mut restore {
             Some(begun) => begun,
             // The first is the newest head, and its digest names the rest.
-            None => match Restore::new(config.clone(), &segment.header.digest, Some(&tables.served)) {
-                Ok(begun) => {
-                    listed = segment.header.digest.len();
-                    restore.insert(begun)
+            None => {
+                match Restore::new(config.clone(), &segment.header.digest, Some(&tables.served)) {
+                    Ok(begun) => {
+                        listed = segment.header.digest.len();
+                        restore.insert(begun)
+                    }
+                    Err(error) => {
+                        failure = Some(error.into());
+                        return ControlFlow::Break(());
+                    }
                 }
-                Err(error) => {
-                    failure = Some(error.into());
-                    return ControlFlow::Break(());
-                }
-            },
+            }
         };
-        let entries = segment.entries.iter().map(|&(at, hash)| (hash, &segment.bytes[at as usize..]));
+        let entries =
+            segment.entries.iter().map(|&(at, hash)| (hash, &segment.bytes[at as usize..]));
         match begun.segment(segment.id, segment.header.safe_version, entries) {
             Ok(()) => {
                 segments += 1;
@@ -149,12 +156,14 @@ pub fn open<D: Disk>(
 pub fn segment_bytes_of(path: &Path) -> Option<usize> {
     let mut file = File::open(path).ok()?;
     let mut block = [0; BLOCK_BYTES];
-    let mut copy = || file.read_exact(&mut block).ok().and_then(|()| FileHeader::parse(&block).ok());
+    let mut copy =
+        || file.read_exact(&mut block).ok().and_then(|()| FileHeader::parse(&block).ok());
     let header = (0..FILE_HEADERS).find_map(|_| copy())?;
     usize::try_from(header.segment_bytes).ok()
 }
 
-/// How the log and its backup are set up together: the same segments, and as many on disk as there is room for.
+/// How the log and its backup are set up together: the same segments, and as many on disk as there
+/// is room for.
 ///
 /// # Errors
 /// When the disk space is too small for the memory, in words.
@@ -180,7 +189,9 @@ pub fn set_up(
     if segments < least {
         let needed = (least + slack) * u64::from(options.frame_bytes);
         let (needed, given) = (needed.div_ceil(1 << 20), disk_bytes >> 20);
-        return Err(format!("{given} MB of disk are too few for this memory: give --disk {needed}M, or less --memory"));
+        return Err(format!(
+            "{given} MB of disk are too few for this memory: give --disk {needed}M, or less --memory"
+        ));
     }
     // A head's digest lists every segment, within half of one.
     let digest = (config.segment_bytes as u64 / 2 - 64) / 8;

@@ -1,10 +1,12 @@
 //! Shares of what all sessions have together.
 
-/// Places that sessions take and give back: one for each session, which no other can have, and a number for all.
+/// Places that sessions take and give back: one for each session, which no other can have, and a
+/// number for all.
 ///
-/// Of the latter a session may take one more as long as it has fewer than are free: one alone gets half of them, and the more there are
-/// that want all they can get, the less each has (Choudhury and Hahne, "Dynamic queue length thresholds", 1998). So nobody keeps
-/// others out, however much it takes and however long it keeps it.
+/// Of the latter a session may take one more as long as it has fewer than are free: one alone gets
+/// half of them, and the more there are that want all they can get, the less each has (Choudhury
+/// and Hahne, "Dynamic queue length thresholds", 1998). So nobody keeps others out, however much it
+/// takes and however long it keeps it.
 #[derive(Debug)]
 pub(crate) struct Shares {
     places: usize,

@@ -1,7 +1,9 @@
 //! Servers share memory, requests and tablets.
 
 use proptest::prelude::*;
-use sprat_store::coordinator::balance::{Burden, LEAST_FILL, Sake, UNEVEN_FILL, UNEVEN_REQUESTS, Weighed, next};
+use sprat_store::coordinator::balance::{
+    Burden, LEAST_FILL, Sake, UNEVEN_FILL, UNEVEN_REQUESTS, Weighed, next,
+};
 use sprat_wire::tablet::{Range, Tablet};
 
 const CAPACITY: u64 = 1000 << 20;
@@ -28,7 +30,8 @@ fn step(burdens: &mut [Burden]) -> Option<Sake> {
     let (moved, to, sake) = next(burdens)?;
     let from = burdens.iter_mut().find_map(|burden| {
         let has = |weighed: &Weighed| {
-            weighed.tablet.table == moved.table && weighed.tablet.range.overlap(moved.range) == Some(moved.range)
+            weighed.tablet.table == moved.table
+                && weighed.tablet.range.overlap(moved.range) == Some(moved.range)
         };
         let at = burden.tablets.iter().position(has)?;
         Some((burden.server, &mut burden.tablets, at))
@@ -43,7 +46,13 @@ fn step(burdens: &mut [Burden]) -> Option<Sake> {
         let (bytes, requests) = (whole.bytes / 2, whole.second_half);
         let tablet = Tablet { range, ..whole.tablet };
         let rest = whole.requests - requests;
-        tablets[at] = Weighed { tablet, bytes: whole.bytes - bytes, requests: rest, second_half: rest / 2, ..whole };
+        tablets[at] = Weighed {
+            tablet,
+            bytes: whole.bytes - bytes,
+            requests: rest,
+            second_half: rest / 2,
+            ..whole
+        };
         Weighed { tablet: moved, bytes, requests, second_half: requests / 2, ..whole }
     };
     let to = burdens.iter_mut().find(|burden| burden.server == to).unwrap();
@@ -65,7 +74,8 @@ fn spread(burdens: &[Burden], measure: impl Fn(&Burden) -> u64) -> u64 {
 
 #[test]
 fn who_is_fullest_gives_to_who_has_most_room() {
-    let mut burdens = [server(1, &[(300, 0), (200, 0), (50, 0)]), server(2, &[(100, 0), (100, 0), (20, 0)])];
+    let mut burdens =
+        [server(1, &[(300, 0), (200, 0), (50, 0)]), server(2, &[(100, 0), (100, 0), (20, 0)])];
     assert_eq!(settle(&mut burdens)[0], Sake::Memory);
     assert!(spread(&burdens, Burden::fill) <= UNEVEN_FILL, "{burdens:?}");
 }
@@ -98,7 +108,10 @@ fn a_table_that_was_to_be_whole_stays_whole() {
 #[test]
 fn requests_are_not_evened_at_the_cost_of_memory() {
     let mut burdens = [server(1, &[(100, 50_000), (100, 50_000)]), server(2, &[(250, 0)])];
-    burdens.iter_mut().flat_map(|burden| &mut burden.tablets).for_each(|weighed| weighed.divides = false);
+    burdens
+        .iter_mut()
+        .flat_map(|burden| &mut burden.tablets)
+        .for_each(|weighed| weighed.divides = false);
     assert_eq!(settle(&mut burdens), [Sake::Memory; 0]);
 }
 

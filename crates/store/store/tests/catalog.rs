@@ -2,7 +2,8 @@
 
 use proptest::prelude::*;
 use sprat_store::coordinator::{
-    Catalog, Loads, MAX_TABLES, Metadata, MetadataError, MetadataFile, MetadataMemory, Owned, Refusal,
+    Catalog, Loads, MAX_TABLES, Metadata, MetadataError, MetadataFile, MetadataMemory, Owned,
+    Refusal,
 };
 use sprat_wire::op::{TableRecord, push_counter};
 use sprat_wire::tablet::{MAX_TABLETS, Range, Tablet};
@@ -129,9 +130,13 @@ fn a_table_is_spread_over_servers_whose_log_others_keep() {
     let enlist = |catalog: &mut Catalog<_>, copies| catalog.enlist(0, (HERE, ""), copies).unwrap();
     let alone = enlist(&mut catalog, 0);
     assert_eq!(catalog.create("a", 0, &[alone]).unwrap().tablets.len(), 1);
-    assert!(matches!(catalog.create("b", 2, &[alone]), Err(Refusal::Limit(_))), "its log is its own");
+    assert!(
+        matches!(catalog.create("b", 2, &[alone]), Err(Refusal::Limit(_))),
+        "its log is its own"
+    );
     let all = [alone, enlist(&mut catalog, 2), enlist(&mut catalog, 2), enlist(&mut catalog, 2)];
-    let servers = |table: TableRecord| table.tablets.iter().map(|tablet| tablet.server).collect::<Vec<_>>();
+    let servers =
+        |table: TableRecord| table.tablets.iter().map(|tablet| tablet.server).collect::<Vec<_>>();
     assert_eq!(servers(catalog.create("c", 0, &all).unwrap()), [2, 3, 4]);
     assert_eq!(servers(catalog.create("d", 5, &all).unwrap()), [2, 3, 4, 2, 3]);
     assert_eq!(servers(catalog.create("e", 1, &all).unwrap()), [4], "it has the fewest");
@@ -183,7 +188,8 @@ proptest! {
 /// The row of counters as it was before rows had checksums.
 fn old_counters() -> (String, Option<Vec<u8>>) {
     let mut row = Vec::new();
-    for (name, number) in [("cluster", 42), ("next_table", 4), ("next_server", 10), ("version", 17)] {
+    for (name, number) in [("cluster", 42), ("next_table", 4), ("next_server", 10), ("version", 17)]
+    {
         push_counter(&mut row, name, number);
     }
     ("counters".into(), Some(row))
@@ -229,7 +235,8 @@ fn a_file_keeps_it_and_takes_one_owner() {
 #[test]
 fn a_file_has_its_name_only_when_it_is_whole() {
     let dir = tempfile::tempdir().unwrap();
-    let (path, half) = (dir.path().join("coordinator.redb"), dir.path().join("coordinator.redb.new"));
+    let (path, half) =
+        (dir.path().join("coordinator.redb"), dir.path().join("coordinator.redb.new"));
     fs::write(&half, [0; 4096]).unwrap();
     drop(Catalog::open(MetadataFile::open(&path).unwrap(), 3).unwrap());
     assert!(!half.exists());
@@ -265,8 +272,9 @@ fn every_bit_of_every_row_is_checked() {
             flipped[bit / 8] ^= 1 << (bit % 8);
             let mut damaged = metadata.clone();
             damaged.apply(&[(key.clone(), Some(flipped))]).unwrap();
-            let error =
-                Catalog::open(damaged, 1).err().unwrap_or_else(|| panic!("bit {bit} of {key:?} is not noticed"));
+            let error = Catalog::open(damaged, 1)
+                .err()
+                .unwrap_or_else(|| panic!("bit {bit} of {key:?} is not noticed"));
             assert!(error.contains(&key) || error.contains("counters"), "{error}");
             trials += 1;
         }
@@ -279,7 +287,8 @@ fn rows_that_are_missing_older_or_renamed_are_noticed() {
     let (metadata, _) = some_rows();
     let rows = metadata.load().unwrap();
     let (older, _) = {
-        let shared = Shared { memory: Rc::new(RefCell::new(metadata.clone())), ..Shared::default() };
+        let shared =
+            Shared { memory: Rc::new(RefCell::new(metadata.clone())), ..Shared::default() };
         let mut catalog = Catalog::open(shared.clone(), 1).unwrap();
         catalog.drain(1, true).unwrap();
         (shared.memory.borrow().clone(), ())
@@ -292,7 +301,8 @@ fn rows_that_are_missing_older_or_renamed_are_noticed() {
         };
         let missing = refused(&[(key.clone(), None)], &metadata);
         assert!(missing.is_some(), "{key:?} is missing");
-        let renamed = refused(&[(key.clone(), None), (format!("{key}x"), Some(row.clone()))], &metadata);
+        let renamed =
+            refused(&[(key.clone(), None), (format!("{key}x"), Some(row.clone()))], &metadata);
         assert!(renamed.is_some(), "{key:?} has another key");
         if older.load().unwrap()[key] != *row {
             let older = refused(&[(key.clone(), Some(row.clone()))], &older);
@@ -310,7 +320,11 @@ fn rows_from_before_there_were_checksums_are_sealed_by_the_next_change() {
     shared.memory.borrow_mut().apply(&[old_counters(), table.clone()]).unwrap();
     let catalog = Catalog::open_alone(shared.clone(), 1, 1).unwrap();
     let before: Vec<TableRecord> = catalog.tables().collect();
-    assert_eq!(shared.memory.borrow().load().unwrap()["table/users"], table.1.unwrap(), "nothing is written yet");
+    assert_eq!(
+        shared.memory.borrow().load().unwrap()["table/users"],
+        table.1.unwrap(),
+        "nothing is written yet"
+    );
     drop(catalog);
     let catalog = Catalog::open(shared.clone(), 1).unwrap();
     assert_eq!(catalog.tables().collect::<Vec<_>>(), before);
@@ -342,7 +356,10 @@ fn a_catalog_is_made_again_from_a_copy() {
     assert_eq!(again.servers().collect::<Vec<_>>(), catalog.servers().collect::<Vec<_>>());
     assert!(again.version() > catalog.version() + 1000);
     let new = again.create("new", 1, &[1]).unwrap().id;
-    assert!(new > catalog.next_table() + 1000, "an id that the lost coordinator gave out is not given again");
+    assert!(
+        new > catalog.next_table() + 1000,
+        "an id that the lost coordinator gave out is not given again"
+    );
     let full = Catalog::open(MetadataMemory::default(), 1).unwrap();
     let mut rows = MetadataMemory::default();
     rows.apply(&[("table/x".into(), Some(vec![1]))]).unwrap();
@@ -469,7 +486,8 @@ fn a_new_server_is_given_some() {
     assert_eq!(catalog.tablets(), 5);
     let shared = Shared::default();
     let mut catalog = Catalog::open(shared, 7).unwrap();
-    let pair = [catalog.enlist(0, (HERE, ""), 2).unwrap(), catalog.enlist(0, (HERE, ""), 2).unwrap()];
+    let pair =
+        [catalog.enlist(0, (HERE, ""), 2).unwrap(), catalog.enlist(0, (HERE, ""), 2).unwrap()];
     catalog.create("whole", 1, &pair).unwrap();
     assert_eq!(settle(&mut catalog, &pair), 0);
 }

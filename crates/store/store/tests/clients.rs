@@ -26,8 +26,9 @@ fn futures_end_on_any_executor() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
         let table = client.create_table("async").await.unwrap();
-        let writes: Vec<_> =
-            (0..500u32).map(|number| client.put(table, &number.to_le_bytes(), b"value", Condition::Absent)).collect();
+        let writes: Vec<_> = (0..500u32)
+            .map(|number| client.put(table, &number.to_le_bytes(), b"value", Condition::Absent))
+            .collect();
         for write in writes {
             write.await.unwrap();
         }
@@ -61,23 +62,35 @@ fn a_client_outlives_its_server() {
         // The same ports again, as after a restart of the machine.
         options.coordinator = server.coordinator.to_string();
         options.listen = vec![server.nodes[0].listen.to_string()];
-        let mut client = Client::connect(&Options { timeout: Duration::from_secs(20), ..reach(&server) }).unwrap();
+        let mut client =
+            Client::connect(&Options { timeout: Duration::from_secs(20), ..reach(&server) })
+                .unwrap();
         let table = client.create_table("lasting").unwrap();
         let version = client.put(table, b"key", b"value").unwrap();
         server.stop().unwrap();
 
-        for coordinator in [options.coordinator.clone(), format!("{},{}", options.coordinator, options.listen[0])] {
+        for coordinator in
+            [options.coordinator.clone(), format!("{},{}", options.coordinator, options.listen[0])]
+        {
             // Longer than this test may take: the refusal is known at once.
             let timeout = Duration::from_secs(3600);
-            let mut hasty = Client::connect(&Options { coordinator, timeout, ..reach_at(&options) }).unwrap();
+            let mut hasty =
+                Client::connect(&Options { coordinator, timeout, ..reach_at(&options) }).unwrap();
             for _ in 0..2 {
                 let refused = hasty.table("lasting");
-                assert!(matches!(refused, Err(Error::ConnectionRefused(_))), "no process listens: {refused:?}");
+                assert!(
+                    matches!(refused, Err(Error::ConnectionRefused(_))),
+                    "no process listens: {refused:?}"
+                );
             }
         }
-        let patient = Options { timeout: Duration::from_millis(300), patient: true, ..reach_at(&options) };
+        let patient =
+            Options { timeout: Duration::from_millis(300), patient: true, ..reach_at(&options) };
         let mut patient = Client::connect(&patient).unwrap();
-        assert!(matches!(patient.table("lasting"), Err(Error::Timeout { .. })), "somebody may come");
+        assert!(
+            matches!(patient.table("lasting"), Err(Error::Timeout { .. })),
+            "somebody may come"
+        );
 
         let restart = std::thread::spawn(move || {
             pause(300);
@@ -97,10 +110,15 @@ fn reach_at(options: &ServerOptions) -> Options {
 #[test]
 fn a_coordinator_may_run_elsewhere_and_come_back() {
     let (home, data) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let coordinator = Server::start_coordinator("tcp:host=127.0.0.1,port=0", home.path(), &Guard::default()).unwrap();
+    let coordinator =
+        Server::start_coordinator("tcp:host=127.0.0.1,port=0", home.path(), &Guard::default())
+            .unwrap();
     let at = coordinator.coordinator.to_string();
     let mut alone = Client::connect(&reach(&coordinator)).unwrap();
-    assert!(matches!(alone.create_table("early"), Err(Error::NoServer(_))), "no server has enlisted");
+    assert!(
+        matches!(alone.create_table("early"), Err(Error::NoServer(_))),
+        "no server has enlisted"
+    );
 
     let options = ServerOptions {
         coordinator: at.clone(),
@@ -114,9 +132,18 @@ fn a_coordinator_may_run_elsewhere_and_come_back() {
     let asked = client.get(table, b"key");
     assert!(matches!(client.server_stats(&at), Ok(counters) if !counters.is_empty()));
     let wrong = client
-        .submit(&sprat_wire::op::Request::Enlist { server: 9, cluster: 5, copies: 0, locator: "tcp:x", rack: "" })
+        .submit(&sprat_wire::op::Request::Enlist {
+            server: 9,
+            cluster: 5,
+            copies: 0,
+            locator: "tcp:x",
+            rack: "",
+        })
         .unwrap();
-    assert!(matches!(client.wait(wrong, |_| ()), Err(Error::Refused { .. })), "another cluster's server");
+    assert!(
+        matches!(client.wait(wrong, |_| ()), Err(Error::Refused { .. })),
+        "another cluster's server"
+    );
 
     // Objects are served while the coordinator is away, and tables can be made when it is back.
     coordinator.stop().unwrap();

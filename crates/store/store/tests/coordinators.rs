@@ -1,12 +1,13 @@
-//! Coordinators that lead, stand by and are deposed, in virtual time: what they grant, what they refuse, and whom they bury when.
+//! Coordinators that lead, stand by and are deposed, in virtual time: what they grant, what they
+//! refuse, and whom they bury when.
 
 use sprat_client::{Core, Target};
 use sprat_net::{AnyDriver, Hub, HubOptions, Locators, Nanos};
 use sprat_store::agent::{Agent, Enlisted, Gone};
 use sprat_store::coordinator::election::{BURIAL_WAIT, VALID};
 use sprat_store::coordinator::{
-    Catalog, Coordinator, DRIFT, FIRST_QUESTION, LEASE, Metadata, MetadataError, MetadataMemory, Office, RENEWAL,
-    Reign, Valid,
+    Catalog, Coordinator, DRIFT, FIRST_QUESTION, LEASE, Metadata, MetadataError, MetadataMemory,
+    Office, RENEWAL, Reign, Valid,
 };
 use sprat_store::master::inbox;
 use sprat_store::node::Node;
@@ -71,7 +72,10 @@ fn address(host: u16) -> SocketAddr {
 }
 
 fn locators(count: usize) -> String {
-    (0..count).map(|index| format!("fast+udp:host=10.0.0.1,port={}", index + 1)).collect::<Vec<_>>().join(",")
+    (0..count)
+        .map(|index| format!("fast+udp:host=10.0.0.1,port={}", index + 1))
+        .collect::<Vec<_>>()
+        .join(",")
 }
 
 impl World {
@@ -82,7 +86,12 @@ impl World {
         let node = |index: usize| {
             let place = locators(count).parse::<Locators>().unwrap()[index].to_string();
             let coordinator = Coordinator::standby(offices[index].clone(), place);
-            Node::new(port(u16::try_from(index + 1).unwrap()), coordinator, &sprat_rpc::Config::default(), index as u64)
+            Node::new(
+                port(u16::try_from(index + 1).unwrap()),
+                coordinator,
+                &sprat_rpc::Config::default(),
+                index as u64,
+            )
         };
         let nodes = (0..count).map(node).collect();
         let all: Locators = locators(count).parse().unwrap();
@@ -98,7 +107,8 @@ impl World {
         let mut world = Self::new(1);
         let coordinator = Coordinator::new(Catalog::open(world.rows.clone(), 5).unwrap());
         let port = world.hub.port(address(50)).unwrap();
-        world.nodes = vec![Node::new(AnyDriver::from(port), coordinator, &sprat_rpc::Config::default(), 1)];
+        world.nodes =
+            vec![Node::new(AnyDriver::from(port), coordinator, &sprat_rpc::Config::default(), 1)];
         let place: Locators = "fast+udp:host=10.0.0.1,port=50".parse().unwrap();
         world.targets = vec![world.core.target(place.iter().next().unwrap()).unwrap()];
         world
@@ -133,14 +143,23 @@ impl World {
     }
 
     /// Asks a coordinator; `None` when there is no answer within `patience`.
-    fn ask(&mut self, index: usize, request: &Request<'_>, patience: Duration) -> Option<(Status, u64, Vec<u8>)> {
-        self.core.submit_to(self.now, 1, self.targets[index], request, self.now + patience).unwrap();
+    fn ask(
+        &mut self,
+        index: usize,
+        request: &Request<'_>,
+        patience: Duration,
+    ) -> Option<(Status, u64, Vec<u8>)> {
+        self.core
+            .submit_to(self.now, 1, self.targets[index], request, self.now + patience)
+            .unwrap();
         self.core.flush();
         let mut ended = None;
         while ended.is_none() {
             self.step();
             let sink = &mut |_, answer: Result<Answer<'_>, _>| {
-                ended = Some(answer.ok().map(|answer| (answer.status, answer.number, answer.body.to_vec())));
+                ended = Some(
+                    answer.ok().map(|answer| (answer.status, answer.number, answer.body.to_vec())),
+                );
             };
             self.core.poll(self.now, sink).unwrap();
         }
@@ -155,12 +174,20 @@ impl World {
         u32::try_from(id).unwrap()
     }
 
-    /// A server that serves version `known` asks; returns the version that it is told, and whether it got a lease.
+    /// A server that serves version `known` asks; returns the version that it is told, and whether
+    /// it got a lease.
     fn question(&mut self, index: usize, server: u32, known: u64) -> (Status, u64, bool) {
-        let answer =
-            self.ask(index, &Request::Assignments { server, known, seen: &Seen::default() }, Duration::from_secs(1));
+        let answer = self.ask(
+            index,
+            &Request::Assignments { server, known, seen: &Seen::default() },
+            Duration::from_secs(1),
+        );
         let (status, version, body) = answer.expect("an answer");
-        (status, version, Assignment::parse(&body).is_some_and(|assignment| assignment.lease_micros > 0))
+        (
+            status,
+            version,
+            Assignment::parse(&body).is_some_and(|assignment| assignment.lease_micros > 0),
+        )
     }
 
     fn is_alive(&self, index: usize, server: u32) -> bool {
@@ -191,7 +218,13 @@ fn whoever_stands_by_says_so_and_no_more() {
         Request::FindTable { name: "x" },
         Request::CreateTable { name: "x", tablets: 0 },
         Request::Assignments { server: 1, known: 1, seen: &Seen::default() },
-        Request::Enlist { server: 0, cluster: 0, copies: 2, locator: "tcp:host=10.0.0.2,port=9", rack: "" },
+        Request::Enlist {
+            server: 0,
+            cluster: 0,
+            copies: 2,
+            locator: "tcp:host=10.0.0.2,port=9",
+            rack: "",
+        },
         Request::WhoLeads,
     ] {
         assert_eq!(world.ask(1, &request, VALID), Some(leader.clone()), "{request:?}");
@@ -221,8 +254,8 @@ fn a_leader_grants_nothing_when_it_may_not_lead_any_more() {
     assert!(took >= LEASE && took < LEASE + Duration::from_millis(20), "{took:?}");
 }
 
-/// A coordinator with an older copy declared the servers dead that it refused. With that change its version was theirs, and
-/// the older copy was taken for the current one.
+/// A coordinator with an older copy declared the servers dead that it refused. With that change its
+/// version was theirs, and the older copy was taken for the current one.
 #[test]
 fn metadata_that_are_shown_to_be_an_older_copy_stay_so() {
     let mut world = World::alone();
@@ -237,7 +270,10 @@ fn metadata_that_are_shown_to_be_an_older_copy_stay_so() {
     assert!(world.is_alive(0, server), "it is refused, not dead");
     let locator = "fast+udp:host=10.0.0.3,port=9";
     for (request, status) in [
-        (Request::Enlist { server: 0, cluster: 0, copies: 2, locator, rack: "" }, Status::WrongCluster),
+        (
+            Request::Enlist { server: 0, cluster: 0, copies: 2, locator, rack: "" },
+            Status::WrongCluster,
+        ),
         (Request::Assignments { server, known: 0, seen: &Seen::default() }, Status::WrongCluster),
         (Request::CopyCatalog { server, seen: &Seen::default() }, Status::WrongCluster),
         (Request::CreateTable { name: "x", tablets: 0 }, Status::Refused),
@@ -249,7 +285,10 @@ fn metadata_that_are_shown_to_be_an_older_copy_stay_so() {
         let (found, _, words) = world.ask(0, &request, VALID).unwrap();
         assert_eq!(found, status, "{request:?}");
         let words = String::from_utf8_lossy(&words).into_owned();
-        assert!(status == Status::NotLeading || words.contains("they are an older copy"), "{request:?}: {words}");
+        assert!(
+            status == Status::NotLeading || words.contains("they are an older copy"),
+            "{request:?}: {words}"
+        );
     }
     assert_eq!(world.nodes[0].service().catalog().version(), version, "nothing was changed");
 }
@@ -275,7 +314,8 @@ fn a_question_is_not_answered_by_a_clock_older_than_itself() {
     let mut world = World::new(1);
     world.appoint(0);
     let server = world.enlist(0);
-    // The node looks at its clock, stands still, and then takes in what has come meanwhile: long after, in truth.
+    // The node looks at its clock, stands still, and then takes in what has come meanwhile: long
+    // after, in truth.
     let stale = world.now;
     world.paused[0] = true;
     let question = Request::Assignments { server, known: 0, seen: &Seen::default() };
@@ -285,8 +325,9 @@ fn a_question_is_not_answered_by_a_clock_older_than_itself() {
         world.hub.deliver_until(world.now);
         world.nodes[0].turn(now).unwrap();
         world.hub.deliver_until(world.now);
-        let sink =
-            &mut |_, answer: Result<Answer<'_>, _>| *granted = answer.is_ok_and(|answer| answer.status == Status::Ok);
+        let sink = &mut |_, answer: Result<Answer<'_>, _>| {
+            *granted = answer.is_ok_and(|answer| answer.status == Status::Ok)
+        };
         world.core.poll(now, sink).unwrap();
     };
     let mut granted = false;
@@ -306,7 +347,8 @@ fn a_new_leader_buries_nobody_who_may_have_a_lease_of_the_one_before() {
     let (_, version, _) = world.question(0, server, 0);
     let taken = world.now;
     world.appoint(1);
-    // It asks the new leader, whose answer is lost to it, and has its lease from the old one, which is still valid.
+    // It asks the new leader, whose answer is lost to it, and has its lease from the old one, which
+    // is still valid.
     assert!(world.question(1, server, version).2);
     assert!(world.valid[0].at(world.now) && world.question(0, server, version).2);
     let took = world.burial(1, server);
@@ -339,7 +381,10 @@ fn a_deposed_leader_steps_down_when_it_would_change_anything() {
     let server = world.enlist(0);
     assert!(world.question(0, server, 0).2);
     world.appoint(1);
-    assert_eq!(world.ask(0, &Request::CreateTable { name: "x", tablets: 0 }, VALID).unwrap().0, Status::NotLeading);
+    assert_eq!(
+        world.ask(0, &Request::CreateTable { name: "x", tablets: 0 }, VALID).unwrap().0,
+        Status::NotLeading
+    );
     assert_eq!(world.offices[0].take_resigned(), Some(1));
     assert_eq!(world.question(0, server, 0).0, Status::NotLeading);
 }
@@ -351,11 +396,15 @@ fn a_change_of_unknown_end_makes_it_step_down_and_one_that_cannot_be_made_waits(
     let server = world.enlist(0);
     let (_, version, _) = world.question(0, server, 0);
     world.rows.shared.borrow_mut().2 = Way::Unavailable;
-    let answer = world.ask(0, &Request::CreateTable { name: "x", tablets: 0 }, Duration::from_millis(300));
+    let answer =
+        world.ask(0, &Request::CreateTable { name: "x", tablets: 0 }, Duration::from_millis(300));
     assert_eq!(answer, None, "it is asked again until the client has no more patience");
     assert!(world.question(0, server, version).2, "and leases go on");
     world.rows.shared.borrow_mut().2 = Way::Unknown;
-    assert_eq!(world.ask(0, &Request::CreateTable { name: "x", tablets: 0 }, VALID).unwrap().0, Status::NotLeading);
+    assert_eq!(
+        world.ask(0, &Request::CreateTable { name: "x", tablets: 0 }, VALID).unwrap().0,
+        Status::NotLeading
+    );
     assert_eq!(world.offices[0].take_resigned(), Some(1));
     world.rows.shared.borrow_mut().2 = Way::Open;
     world.appoint(0);
@@ -387,7 +436,11 @@ fn a_server_takes_nothing_from_a_leader_of_before() {
     assert_eq!(tell(&mut agent, 0, &unknown(6)), (Ok(false), true));
     assert_eq!(tell(&mut agent, 1_000, &assignment(9)), (Ok(true), false));
     assert_eq!(agent.given(), 9);
-    assert_eq!(tell(&mut agent, 2_000, &assignment(8)), (Ok(false), true), "no table, no order, no lease");
+    assert_eq!(
+        tell(&mut agent, 2_000, &assignment(8)),
+        (Ok(false), true),
+        "no table, no order, no lease"
+    );
     assert_eq!(agent.given(), 9);
     assert_eq!(tell(&mut agent, 3_000, &assignment(9)).0, Ok(true));
     assert_eq!(tell(&mut agent, 4_000, &unknown(9)).0, Err(Gone::Dead(3)));

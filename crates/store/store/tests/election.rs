@@ -78,8 +78,12 @@ impl World {
                 self.all[index].election.claimed(now, now, outcome);
             }
             Duty::Ping { locator } => {
-                let at = self.all.iter().position(|one| one.election.identity().1 == locator).unwrap();
-                let heard = !self.all[at].down && !self.all[at].paused && !self.all[at].deaf && !self.all[index].deaf;
+                let at =
+                    self.all.iter().position(|one| one.election.identity().1 == locator).unwrap();
+                let heard = !self.all[at].down
+                    && !self.all[at].paused
+                    && !self.all[at].deaf
+                    && !self.all[index].deaf;
                 let term = self.all[at].election.term().filter(|_| self.valid(at));
                 let pong = heard.then(|| Pong { leads: term.is_some(), term: term.unwrap_or(0) });
                 self.all[index].election.pinged(now, pong);
@@ -154,7 +158,10 @@ fn nobody_is_valid_longer_than_burials_wait() {
         world.run(STEP);
     }
     let last = world.now.since(taken);
-    assert!(last > VALID - HEARTBEAT - Duration::from_millis(200), "it was valid for long: {last:?}");
+    assert!(
+        last > VALID - HEARTBEAT - Duration::from_millis(200),
+        "it was valid for long: {last:?}"
+    );
     // The lease that it granted last ends before anybody is buried, though clocks run apart.
     assert!(last + LEASE + (last + LEASE) / DRIFT < BURIAL_WAIT);
 }

@@ -10,7 +10,8 @@ use std::thread;
 use std::time::Duration;
 
 fn client(server: &Server) -> Client {
-    Client::connect(&Options { coordinator: server.coordinator.to_string(), ..Options::default() }).unwrap()
+    Client::connect(&Options { coordinator: server.coordinator.to_string(), ..Options::default() })
+        .unwrap()
 }
 
 #[test]
@@ -71,10 +72,17 @@ fn much_more_disk_than_the_memory_can_list_is_no_error() {
 fn the_least_disk_that_is_asked_for_is_enough() {
     let dir = tempfile::tempdir().unwrap();
     for memory in [8 << 20, 64 << 20, 100 << 20, 256 << 20] {
-        let options =
-            ServerOptions { memory, disk: 1 << 20, ..ServerOptions::alone(&dir.path().join(memory.to_string())) };
+        let options = ServerOptions {
+            memory,
+            disk: 1 << 20,
+            ..ServerOptions::alone(&dir.path().join(memory.to_string()))
+        };
         let error = Server::start(&options).err().expect("refused").to_string();
-        let needed = error.split("give --disk ").nth(1).and_then(|rest| rest.split('M').next()).expect("a size");
+        let needed = error
+            .split("give --disk ")
+            .nth(1)
+            .and_then(|rest| rest.split('M').next())
+            .expect("a size");
         let options = ServerOptions { disk: needed.parse::<u64>().unwrap() << 20, ..options };
         Server::start(&options).unwrap().stop().unwrap();
     }
@@ -86,7 +94,8 @@ fn a_log_that_is_gone_is_not_begun_anew() {
     Server::start(&ServerOptions::alone(dir.path())).unwrap().stop().unwrap();
     let log = dir.path().join("log.sprat");
     std::fs::rename(&log, dir.path().join("elsewhere")).unwrap();
-    let error = Server::start(&ServerOptions::alone(dir.path())).err().expect("refused").to_string();
+    let error =
+        Server::start(&ServerOptions::alone(dir.path())).err().expect("refused").to_string();
     assert!(error.contains("log.sprat: missing"), "{error}");
     assert!(!log.exists());
     std::fs::rename(dir.path().join("elsewhere"), &log).unwrap();
@@ -96,17 +105,23 @@ fn a_log_that_is_gone_is_not_begun_anew() {
 #[test]
 fn silence_ends_every_operation_in_time() {
     let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-    let coordinator = format!("fast+udp:host=127.0.0.1,port={}", silent.local_addr().unwrap().port());
+    let coordinator =
+        format!("fast+udp:host=127.0.0.1,port={}", silent.local_addr().unwrap().port());
     let (told, ended) = std::sync::mpsc::channel();
     thread::spawn(move || {
         let timeout = Duration::from_millis(200);
         for waiting in [Mode::Sleep, Mode::Adaptive] {
-            let mut client =
-                Client::connect(&Options { coordinator: coordinator.clone(), timeout, waiting, ..Options::default() })
-                    .unwrap();
+            let mut client = Client::connect(&Options {
+                coordinator: coordinator.clone(),
+                timeout,
+                waiting,
+                ..Options::default()
+            })
+            .unwrap();
             told.send(client.table("t").map(drop)).unwrap();
             told.send(client.drop_table("t")).unwrap();
-            let tickets: Vec<_> = (0..20).map(|_| client.submit(&Request::ListTables).unwrap()).collect();
+            let tickets: Vec<_> =
+                (0..20).map(|_| client.submit(&Request::ListTables).unwrap()).collect();
             for ticket in tickets {
                 told.send(client.wait(ticket, |_| ())).unwrap();
             }
@@ -114,6 +129,9 @@ fn silence_ends_every_operation_in_time() {
     });
     for _ in 0..2 * 22 {
         let result = ended.recv_timeout(Duration::from_secs(30)).expect("a client waits for ever");
-        assert!(matches!(result, Err(Error::Timeout { .. } | Error::Indeterminate { .. })), "{result:?}");
+        assert!(
+            matches!(result, Err(Error::Timeout { .. } | Error::Indeterminate { .. })),
+            "{result:?}"
+        );
     }
 }

@@ -22,11 +22,13 @@ fn world() -> (World<Master<MemDisk>>, Outbox) {
     let log = Log::new(LogConfig::new(8 << 20, Durability::Volatile)).unwrap();
     let (outbox, inbox) = inbox();
     assert!(outbox.send(Command::Assign(Box::new(Assigned::tables(1, vec![TABLE])))));
-    let node = Node::new(hub.port(address(NODE)).unwrap(), Master::new(log, None, inbox), &config, 1);
+    let node =
+        Node::new(hub.port(address(NODE)).unwrap(), Master::new(log, None, inbox), &config, 1);
     (World::of(hub, node, Endpoint::new(&config, 2)), outbox)
 }
 
-/// Whether a call is answered until then, rather than turned away; the answer is one that says that all is well.
+/// Whether a call is answered until then, rather than turned away; the answer is one that says that
+/// all is well.
 fn is_answered_until(world: &mut World<Master<MemDisk>>, until: Nanos, call: CallId) -> bool {
     while world.now < until {
         world.step();
@@ -45,7 +47,8 @@ fn is_answered_until(world: &mut World<Master<MemDisk>>, until: Nanos, call: Cal
 
 #[test]
 fn whose_lease_is_over_answers_nothing_until_it_has_another() {
-    let write = Request::Write { table: TABLE, key: b"key", condition: Condition::None, value: b"value" };
+    let write =
+        Request::Write { table: TABLE, key: b"key", condition: Condition::None, value: b"value" };
     let read = Request::Read { table: TABLE, key: b"key" };
     for request in [write, read] {
         let (mut world, outbox) = world();
@@ -53,7 +56,10 @@ fn whose_lease_is_over_answers_nothing_until_it_has_another() {
         let first = world.call(&write);
         assert!(is_answered_until(&mut world, Nanos(0) + LEASE / 2, first), "it has a lease");
         let in_time = world.call(&request);
-        assert!(is_answered_until(&mut world, Nanos(0) + LEASE / 2 + LEASE / 4, in_time), "it still has");
+        assert!(
+            is_answered_until(&mut world, Nanos(0) + LEASE / 2 + LEASE / 4, in_time),
+            "it still has"
+        );
         world.now = Nanos(0) + LEASE;
         let late = world.call(&request);
         assert!(!is_answered_until(&mut world, Nanos(0) + LEASE * 3, late), "its lease is over");

@@ -61,14 +61,22 @@ impl World {
         let mut driver = hub.port(address(9)).expect("free");
         let mut endpoint = Endpoint::new(&Config { slots: 64, ..Config::default() }, 9);
         let mut server = |last: u8| {
-            let config = LogConfig { seed: SEED, ..LogConfig::new(8 << 20, sprat_log::Durability::Tracked) };
-            let (config, options) = set_up(config, 64 << 20, (1, 1), Durability::Buffered).expect("enough disk");
+            let config =
+                LogConfig { seed: SEED, ..LogConfig::new(8 << 20, sprat_log::Durability::Tracked) };
+            let (config, options) =
+                set_up(config, 64 << 20, (1, 1), Durability::Buffered).expect("enough disk");
             let disk = MemControl::new(last.into());
             let (log, backup, _) =
-                open(disk.open().expect("a disk"), &config, &options, &Tables::served(&[TABLE])).expect("it is new");
+                open(disk.open().expect("a disk"), &config, &options, &Tables::served(&[TABLE]))
+                    .expect("it is new");
             let (outbox, inbox) = inbox();
             let master = Master::new(log, Some(backup), inbox);
-            let node = Node::new(hub.port(address(last)).expect("free"), master, &Config::default(), last.into());
+            let node = Node::new(
+                hub.port(address(last)).expect("free"),
+                master,
+                &Config::default(),
+                last.into(),
+            );
             let session = endpoint.connect(Nanos(0), address(last), driver.tx()).expect("few");
             Server { node, outbox, disk, session }
         };
@@ -79,12 +87,14 @@ impl World {
     /// Tells both what they have now, and what moves from the first to the second.
     fn assign(&mut self, tablets: [Vec<Tablet>; 2], moves: &[MoveOrder]) {
         self.version += 1;
-        let members = [1, 2].map(|last| Member { server: last.into(), address: address(last), rack: 0 });
+        let members =
+            [1, 2].map(|last| Member { server: last.into(), address: address(last), rack: 0 });
         for (at, tablets) in tablets.into_iter().enumerate() {
             let of = |is: bool| if is { moves.to_vec() } else { Vec::new() };
             let (leaving, arriving) = (of(at == 0), of(at == 1));
             let (version, members) = (self.version, members.to_vec());
-            let assigned = Assigned { version, tablets, members, leaving, arriving, ..Assigned::default() };
+            let assigned =
+                Assigned { version, tablets, members, leaving, arriving, ..Assigned::default() };
             assert!(self.servers[at].outbox.send(Command::Assign(Box::new(assigned))));
         }
     }
@@ -100,12 +110,15 @@ impl World {
         }
         self.hub.deliver_until(now);
         let Self { driver, endpoint, ended, .. } = self;
-        driver.receive(&mut |tx, from, frame| endpoint.receive(now, from, frame, ended, tx)).expect("memory");
+        driver
+            .receive(&mut |tx, from, frame| endpoint.receive(now, from, frame, ended, tx))
+            .expect("memory");
         endpoint.poll(now, ended, driver.tx());
         endpoint.flush(driver.tx());
     }
 
-    /// Asks a server, and waits as long as it takes; what it is to do meanwhile is done when a server puts it off.
+    /// Asks a server, and waits as long as it takes; what it is to do meanwhile is done when a
+    /// server puts it off.
     fn ask(
         &mut self,
         server: usize,
@@ -119,7 +132,10 @@ impl World {
         let parts = [header.as_bytes(), &id, key, value];
         let deadline = self.now + Duration::from_secs(3600);
         let session = self.servers[server].session;
-        let call = self.endpoint.call(self.now, session, &parts, deadline, self.driver.tx()).expect("one at a time");
+        let call = self
+            .endpoint
+            .call(self.now, session, &parts, deadline, self.driver.tx())
+            .expect("one at a time");
         for _ in 0..MANY_TURNS {
             self.turn();
             meanwhile(self);
@@ -178,11 +194,19 @@ impl Work {
     }
 
     /// Does as the coordinator would.
-    fn coordinate(world: &mut World, told: &mut Option<Recovered>, is_over: &mut bool, order: MoveOrder) {
+    fn coordinate(
+        world: &mut World,
+        told: &mut Option<Recovered>,
+        is_over: &mut bool,
+        order: MoveOrder,
+    ) {
         *told = told.take().or_else(|| world.servers[1].outbox.take_recovered());
         if told.is_some() && !*is_over {
             *is_over = true;
-            let left = Range::ALL.without([order.tablet.range]).into_iter().map(|range| Tablet { table: TABLE, range });
+            let left = Range::ALL
+                .without([order.tablet.range])
+                .into_iter()
+                .map(|range| Tablet { table: TABLE, range });
             world.assign([left.collect(), vec![order.tablet]], &[]);
         }
     }
@@ -195,15 +219,23 @@ impl Work {
         };
         let key = key.to_le_bytes();
         let request = match step {
-            Step::Write(..) => Request::Write { table: TABLE, key: &key, value: &value, condition: Condition::None },
-            Step::Remove(_) => Request::Remove { table: TABLE, key: &key, condition: Condition::None },
+            Step::Write(..) => Request::Write {
+                table: TABLE,
+                key: &key,
+                value: &value,
+                condition: Condition::None,
+            },
+            Step::Remove(_) => {
+                Request::Remove { table: TABLE, key: &key, condition: Condition::None }
+            }
             _ => Request::IncrementI64 { table: TABLE, key: &key, delta: 1 },
         };
         loop {
             let at = self.at(&key);
             let Self { world, told, is_over, order, .. } = self;
             let order = *order;
-            let answer = world.ask(at, &request, id, |world| Self::coordinate(world, told, is_over, order));
+            let answer =
+                world.ask(at, &request, id, |world| Self::coordinate(world, told, is_over, order));
             // It went elsewhere while this one waited.
             if answer.0 != Status::UnknownTable || self.at(&key) == at {
                 return answer;
@@ -220,8 +252,12 @@ impl Work {
             }
             return;
         }
-        let id =
-            OperationId { client: 5, lane: u16::try_from(self.done.len()).expect("few"), sequence: 1, again: false };
+        let id = OperationId {
+            client: 5,
+            lane: u16::try_from(self.done.len()).expect("few"),
+            sequence: 1,
+            again: false,
+        };
         let answer = self.ask(step, Some(id));
         self.done.push((step, id, answer.clone()));
         let (status, version, body) = answer;
@@ -232,19 +268,26 @@ impl Work {
         let was = match step {
             Step::Write(_, value) => self.objects.insert(key.clone(), vec![value; VALUE]),
             Step::Add(_) => {
-                let before =
-                    self.objects.get(&key).map_or(0, |value| i64::from_le_bytes(value[..].try_into().expect("8")));
+                let before = self
+                    .objects
+                    .get(&key)
+                    .map_or(0, |value| i64::from_le_bytes(value[..].try_into().expect("8")));
                 assert_eq!(body, (before + 1).to_le_bytes(), "it counts once");
                 self.objects.insert(key.clone(), body)
             }
             _ => self.objects.remove(&key),
         };
         match step {
-            Step::Remove(_) => assert_eq!(status, if was.is_some() { Status::Ok } else { Status::NotFound }),
+            Step::Remove(_) => {
+                assert_eq!(status, if was.is_some() { Status::Ok } else { Status::NotFound })
+            }
             _ => {
                 assert_eq!(status, Status::Ok);
                 let before = self.versions.insert(key, version);
-                assert!(before.is_none_or(|before| before < version), "{step:?}: {before:?}, then {version}");
+                assert!(
+                    before.is_none_or(|before| before < version),
+                    "{step:?}: {before:?}, then {version}"
+                );
             }
         }
     }

@@ -1,4 +1,5 @@
-//! Several nodes in one process: what they share, which is next to nothing, and what of it a restart finds again.
+//! Several nodes in one process: what they share, which is next to nothing, and what of it a
+//! restart finds again.
 
 use sprat_client::{Client, Options, Table};
 use sprat_store::server::{Server, ServerOptions};
@@ -13,11 +14,17 @@ const TABLES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 
 fn options(data: &Path, nodes: usize) -> ServerOptions {
     let alone = ServerOptions::alone(data);
-    ServerOptions { listen: vec![alone.listen[0].clone(); nodes], memory: MEMORY, disk: 768 << 20, ..alone }
+    ServerOptions {
+        listen: vec![alone.listen[0].clone(); nodes],
+        memory: MEMORY,
+        disk: 768 << 20,
+        ..alone
+    }
 }
 
 fn client(server: &Server) -> Client {
-    Client::connect(&Options { coordinator: server.coordinator.to_string(), ..Options::default() }).unwrap()
+    Client::connect(&Options { coordinator: server.coordinator.to_string(), ..Options::default() })
+        .unwrap()
 }
 
 /// What stops a server from starting.
@@ -46,7 +53,10 @@ fn fill(client: &mut Client) {
 fn check(client: &mut Client) {
     for name in TABLES {
         let table: Table = client.table(name).unwrap();
-        assert_eq!(client.get(table, b"name").unwrap().expect("it was acknowledged").value, name.as_bytes());
+        assert_eq!(
+            client.get(table, b"name").unwrap().expect("it was acknowledged").value,
+            name.as_bytes()
+        );
     }
 }
 
@@ -69,7 +79,8 @@ fn tables_lie_on_all_nodes_and_are_there_after_a_restart() {
             let locator = node.listen.to_string();
             assert_eq!(served[&locator], 2, "{served:?}");
             let counters = client.server_stats(&locator).unwrap();
-            let memory = counters.iter().find(|counter| counter.name == "memory_bytes").unwrap().value;
+            let memory =
+                counters.iter().find(|counter| counter.name == "memory_bytes").unwrap().value;
             assert_eq!(memory, MEMORY / 3, "each has its part of the memory");
         }
         server.stop().unwrap();
@@ -142,7 +153,8 @@ fn a_first_start_that_was_cut_short_is_finished_by_the_next() {
     // As it is when the process was killed between the first node's enlisting and the second's.
     let second = dir.path().join("node-2");
     fs::remove_file(second.join("log.sprat")).unwrap();
-    fs::write(second.join("identity.toml"), "format = 1\ncluster = 0\nserver = 0\nseed = 7\n").unwrap();
+    fs::write(second.join("identity.toml"), "format = 1\ncluster = 0\nserver = 0\nseed = 7\n")
+        .unwrap();
     let server = Server::start(&options).unwrap();
     assert_eq!(server.nodes.len(), 2);
     server.stop().unwrap();

@@ -1,8 +1,11 @@
-//! Operations that take effect once, sent by hand to a real server: the same again, late, and after a restart.
+//! Operations that take effect once, sent by hand to a real server: the same again, late, and after
+//! a restart.
 
 use sprat_client::{Client, Options};
 use sprat_net::{AnyDriver, Driver as _, Locator, Nanos, Role};
-use sprat_rpc::{CallFailure, CallId, Config, Endpoint, Handler, Outcome, RequestId, Response, SessionId};
+use sprat_rpc::{
+    CallFailure, CallId, Config, Endpoint, Handler, Outcome, RequestId, Response, SessionId,
+};
 use sprat_store::server::{Server, ServerOptions};
 use sprat_wire::once::OperationId;
 use sprat_wire::op::{Answer, Condition, Request, Status};
@@ -67,7 +70,11 @@ impl ByHand {
         while heard.0.is_none() {
             self.endpoint.flush(self.driver.tx());
             let Self { driver, endpoint, begun, .. } = self;
-            driver.receive(&mut |tx, from, frame| endpoint.receive(now(*begun), from, frame, &mut heard, tx)).unwrap();
+            driver
+                .receive(&mut |tx, from, frame| {
+                    endpoint.receive(now(*begun), from, frame, &mut heard, tx)
+                })
+                .unwrap();
             self.endpoint.poll(now(self.begun), &mut heard, self.driver.tx());
         }
         heard.0.expect("the loop ends with it")
@@ -91,17 +98,24 @@ fn an_operation_is_done_once_also_across_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     let (server, mut client, table) = start(dir.path());
     let add = Request::IncrementI64 { table, key: b"sum", delta: 5 };
-    let write = Request::Write { table, key: b"key", value: b"value", condition: Condition::Absent };
+    let write =
+        Request::Write { table, key: b"key", value: b"value", condition: Condition::Absent };
     let remove = Request::Remove { table, key: b"gone", condition: Condition::None };
-    client.send(&Request::Write { table, key: b"gone", value: b"x", condition: Condition::None }, None);
+    client.send(
+        &Request::Write { table, key: b"gone", value: b"x", condition: Condition::None },
+        None,
+    );
     let operations = [(add, id(0, 1)), (write, id(1, 1)), (remove, id(2, 9))];
-    let first: Vec<Told> = operations.iter().map(|(request, id)| client.send(request, Some(*id))).collect();
+    let first: Vec<Told> =
+        operations.iter().map(|(request, id)| client.send(request, Some(*id))).collect();
     assert!(first.iter().all(|told| told.0 == Status::Ok), "{first:?}");
     assert_eq!(first[0].2, 5i64.to_le_bytes());
     let read = |client: &mut ByHand| client.send(&Request::Read { table, key: b"sum" }, None);
     assert_eq!(read(&mut client).2, 5i64.to_le_bytes());
     for again in [false, true] {
-        let sent = operations.iter().map(|(request, id)| client.send(request, Some(OperationId { again, ..*id })));
+        let sent = operations
+            .iter()
+            .map(|(request, id)| client.send(request, Some(OperationId { again, ..*id })));
         assert_eq!(sent.collect::<Vec<_>>(), first);
     }
     server.stop().unwrap();
@@ -115,7 +129,10 @@ fn an_operation_is_done_once_also_across_a_restart() {
     assert_eq!(read(&mut client).2, 10i64.to_le_bytes());
     // Lanes, clients and tables have numbers of their own.
     assert_eq!(client.send(&add, Some(id(3, 1))).2, 15i64.to_le_bytes());
-    assert_eq!(client.send(&add, Some(OperationId { client: 1, ..id(0, 1) })).2, 20i64.to_le_bytes());
+    assert_eq!(
+        client.send(&add, Some(OperationId { client: 1, ..id(0, 1) })).2,
+        20i64.to_le_bytes()
+    );
     server.stop().unwrap();
 }
 
@@ -123,16 +140,24 @@ fn an_operation_is_done_once_also_across_a_restart() {
 fn what_was_refused_stays_refused_if_it_was_sent_before() {
     let dir = tempfile::tempdir().unwrap();
     let (server, mut client, table) = start(dir.path());
-    let write = Request::Write { table, key: b"key", value: b"value", condition: Condition::Exists };
+    let write =
+        Request::Write { table, key: b"key", value: b"value", condition: Condition::Exists };
     let (first, sent_again) = (id(0, 1), OperationId { again: true, ..id(0, 1) });
     let refused = client.send(&write, Some(sent_again));
     assert_eq!(refused.0, Status::Conflict);
-    client.send(&Request::Write { table, key: b"key", value: b"other", condition: Condition::None }, None);
+    client.send(
+        &Request::Write { table, key: b"key", value: b"other", condition: Condition::None },
+        None,
+    );
     assert_eq!(client.send(&write, Some(first)), refused, "what was sent first comes late");
     // One that was sent once is what it is when it is executed, and nobody was told otherwise.
-    let write = Request::Write { table, key: b"new", value: b"value", condition: Condition::Exists };
+    let write =
+        Request::Write { table, key: b"new", value: b"value", condition: Condition::Exists };
     assert_eq!(client.send(&write, Some(id(1, 1))).0, Status::Conflict);
-    client.send(&Request::Write { table, key: b"new", value: b"other", condition: Condition::None }, None);
+    client.send(
+        &Request::Write { table, key: b"new", value: b"other", condition: Condition::None },
+        None,
+    );
     assert_eq!(client.send(&write, Some(id(1, 1))).0, Status::Ok);
     let read = client.send(&Request::Read { table, key: b"key" }, None);
     assert_eq!(read.2, b"other");
@@ -143,9 +168,15 @@ fn what_was_refused_stays_refused_if_it_was_sent_before() {
         let id = OperationId { again: true, ..id(2, u64::from(status as u8)) };
         assert_eq!(client.send(&request, Some(id)).0, status);
     }
-    client.send(&Request::Write { table, key: b"nothing", value: b"x", condition: Condition::None }, None);
+    client.send(
+        &Request::Write { table, key: b"nothing", value: b"x", condition: Condition::None },
+        None,
+    );
     let remove = Request::Remove { table, key: b"nothing", condition: Condition::None };
     assert_eq!(client.send(&remove, Some(id(2, 1))).0, Status::Refused, "the lane has gone on");
-    assert_eq!(client.send(&Request::Read { table, key: b"nothing" }, Some(id(3, 1))).0, Status::Malformed);
+    assert_eq!(
+        client.send(&Request::Read { table, key: b"nothing" }, Some(id(3, 1))).0,
+        Status::Malformed
+    );
     server.stop().unwrap();
 }

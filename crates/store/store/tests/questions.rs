@@ -14,11 +14,12 @@ use ended::Ended;
 
 const STEP: Duration = Duration::from_micros(50);
 
-/// Questions that are each asked while the one before is not answered: many more than a session has places.
+/// Questions that are each asked while the one before is not answered: many more than a session has
+/// places.
 const QUESTIONS: usize = 100;
 
-/// Each is answered, also those that nobody awaits any more: else its place in the session would be lost for ever, and after some pauses
-/// of the coordinator its servers could ask nothing more.
+/// Each is answered, also those that nobody awaits any more: else its place in the session would be
+/// lost for ever, and after some pauses of the coordinator its servers could ask nothing more.
 #[test]
 fn a_question_that_a_newer_one_replaces_is_answered() {
     let hub = Hub::new(HubOptions::default());
@@ -39,7 +40,9 @@ fn a_question_that_a_newer_one_replaces_is_answered() {
         hub.deliver_until(now);
         node.turn(now).unwrap();
         hub.deliver_until(now);
-        driver.receive(&mut |tx, from, frame| endpoint.receive(now, from, frame, &mut ended, tx)).unwrap();
+        driver
+            .receive(&mut |tx, from, frame| endpoint.receive(now, from, frame, &mut ended, tx))
+            .unwrap();
         endpoint.poll(now, &mut ended, driver.tx());
         if turn % 100 == 0 && calls.len() <= QUESTIONS {
             // It knows all, and is answered after a while.
@@ -47,7 +50,13 @@ fn a_question_that_a_newer_one_replaces_is_answered() {
             let question = Request::Assignments { server: 1, known, seen: &Seen::default() };
             let (header, key, value) = if calls.is_empty() { &enlist } else { &question }.parts();
             let parts = [header.as_bytes(), key, value];
-            calls.extend(endpoint.call(now, session, &parts, now + Duration::from_secs(100), driver.tx()));
+            calls.extend(endpoint.call(
+                now,
+                session,
+                &parts,
+                now + Duration::from_secs(100),
+                driver.tx(),
+            ));
         }
         endpoint.flush(driver.tx());
         for (_, result) in ended.results.drain() {

@@ -1,18 +1,21 @@
-//! Who may do what: every request, by every role, to a coordinator and to a node that keeps objects and replicas.
+//! Who may do what: every request, by every role, to a coordinator and to a node that keeps objects
+//! and replicas.
 
 use crate::common::world;
 use sprat_key::{Grant, Identity, Rights, Role, Root, Terms};
 use sprat_log::{Config as LogConfig, Durability, Log};
 use sprat_net::{Figure, Hub, HubOptions, Nanos};
 use sprat_rpc::{
-    CallFailure, CallId, Config, Credentials, Endpoint, Handler, Outcome, Repeat, Reply, RequestId, Response,
+    CallFailure, CallId, Config, Credentials, Endpoint, Handler, Outcome, Repeat, Reply, RequestId,
+    Response,
 };
 use sprat_store::coordinator::{Catalog, Coordinator, MetadataMemory};
 use sprat_store::master::{Assigned, Command, Master, Needed, inbox};
 use sprat_store::member::{Keeper, Member};
 use sprat_store::node::{Node, Service};
 use sprat_wire::op::{
-    Answer, BackupRequest, BroughtBack, Condition, Records, ReplicaId, Request, Seen, Status, encode_answer,
+    Answer, BackupRequest, BroughtBack, Condition, Records, ReplicaId, Request, Seen, Status,
+    encode_answer,
 };
 use std::sync::{Arc, OnceLock};
 use zerocopy::IntoBytes as _;
@@ -20,7 +23,8 @@ use zerocopy::IntoBytes as _;
 use world::{NODE, World, address};
 
 /// Who asks: without any identity, by role, and a client that may read `seen` and write `mine`.
-const EVERYBODY: [Option<Role>; 4] = [None, Some(Role::Admin), Some(Role::Server), Some(Role::Client)];
+const EVERYBODY: [Option<Role>; 4] =
+    [None, Some(Role::Admin), Some(Role::Server), Some(Role::Client)];
 
 fn identities() -> &'static [Arc<Identity>; 3] {
     static ALL: OnceLock<[Arc<Identity>; 3]> = OnceLock::new();
@@ -32,7 +36,10 @@ fn identities() -> &'static [Arc<Identity>; 3] {
                 Role::Client => vec![grant("seen", Rights::Read), grant("mine", Rights::Write)],
                 _ => Vec::new(),
             };
-            Arc::new(root.issue(&Terms { role, name: "one".into(), grants, valid: (0, 1 << 40) }).unwrap())
+            Arc::new(
+                root.issue(&Terms { role, name: "one".into(), grants, valid: (0, 1 << 40) })
+                    .unwrap(),
+            )
         })
     })
 }
@@ -102,7 +109,16 @@ fn a_coordinator_asks_who_wants_what() {
         (Request::ListServers, NO_CLIENT),
         (Request::WhoLeads, ALL),
         (Request::ServerStats, NO_CLIENT),
-        (Request::Enlist { server: 0, cluster: 0, copies: 0, locator: "tcp:host=127.0.0.1,port=1", rack: "" }, SERVER),
+        (
+            Request::Enlist {
+                server: 0,
+                cluster: 0,
+                copies: 0,
+                locator: "tcp:host=127.0.0.1,port=1",
+                rack: "",
+            },
+            SERVER,
+        ),
         (Request::Assignments { server: 1, known: 0, seen: &Seen::default() }, SERVER),
         (Request::CopyCatalog { server: 1, seen: &Seen::default() }, SERVER),
         (Request::Void { server: 1, segment: 1 }, SERVER),
@@ -113,11 +129,16 @@ fn a_coordinator_asks_who_wants_what() {
     for (at, who) in EVERYBODY.into_iter().enumerate() {
         let mut catalog = Catalog::open(MetadataMemory::default(), 7).unwrap();
         let server = catalog.enlist(0, ("tcp:host=127.0.0.1,port=1", ""), 0).unwrap();
-        let ids = ["seen", "mine", "other"].map(|name| catalog.create(name, 1, &[server]).unwrap().id);
+        let ids =
+            ["seen", "mine", "other"].map(|name| catalog.create(name, 1, &[server]).unwrap().id);
         let mut world = Asked::new(Coordinator::new(catalog), who);
         for (request, may) in cases {
             let status = world.status(&request);
-            assert_eq!(status != Some(Status::Denied), may[at], "{request:?} by {who:?}: {status:?}");
+            assert_eq!(
+                status != Some(Status::Denied),
+                may[at],
+                "{request:?} by {who:?}: {status:?}"
+            );
         }
         // By its number a table that may not be seen is not there.
         let located = |world: &mut Asked<_>, table| world.status(&Request::LocateTable { table });
@@ -127,8 +148,13 @@ fn a_coordinator_asks_who_wants_what() {
         assert_eq!(located(&mut world, 77), Some(Status::NoSuchTable));
         let (_, body) = world.ask(&Request::ListTables).unwrap();
         let mut records = Records::new(&body);
-        let names: Vec<_> = std::iter::from_fn(|| records.table()).map(|table| table.name).collect();
-        assert_eq!(names.iter().any(|name| name == "other"), may_see_all(who), "{who:?}: {names:?}");
+        let names: Vec<_> =
+            std::iter::from_fn(|| records.table()).map(|table| table.name).collect();
+        assert_eq!(
+            names.iter().any(|name| name == "other"),
+            may_see_all(who),
+            "{who:?}: {names:?}"
+        );
         assert!(names.iter().any(|name| name == "seen"));
     }
 }
@@ -144,7 +170,10 @@ impl Handler for Agreeable {
     type Body = u32;
 
     fn request(&mut self, _: Nanos, _: RequestId, _: &[u8]) -> Outcome<u32> {
-        Outcome::Reply(Reply::new(encode_answer(Status::Ok, false, 0, 0).as_bytes(), Repeat::Retain))
+        Outcome::Reply(Reply::new(
+            encode_answer(Status::Ok, false, 0, 0).as_bytes(),
+            Repeat::Retain,
+        ))
     }
 
     fn gather(&self, _: u32) -> &[u8] {
@@ -185,8 +214,10 @@ fn a_node_asks_who_wants_what() {
     for who in EVERYBODY {
         let log = Log::new(LogConfig::new(8 << 20, Durability::Volatile)).unwrap();
         let (outbox, inbox) = inbox();
-        let names = [(seen, "seen"), (mine, "mine"), (other, "other")].map(|(id, name)| (id, name.to_owned()));
-        let assigned = Assigned { names: names.into(), ..Assigned::tables(1, vec![seen, mine, other]) };
+        let names = [(seen, "seen"), (mine, "mine"), (other, "other")]
+            .map(|(id, name)| (id, name.to_owned()));
+        let assigned =
+            Assigned { names: names.into(), ..Assigned::tables(1, vec![seen, mine, other]) };
         assert!(outbox.send(Command::Assign(Box::new(assigned))));
         let master: Master<sprat_disk::MemDisk> = Master::new(log, None, inbox);
         let mut world = Asked::new(Member::new(master, Agreeable), who);
@@ -195,7 +226,8 @@ fn a_node_asks_who_wants_what() {
         for (table, reads, writes) in [
             (seen, Status::Ok, or(Status::Denied, Status::Ok)),
             (mine, Status::Ok, Status::Ok),
-            // One that there is and one that there is not look alike to whoever may not see the first.
+            // One that there is and one that there is not look alike to whoever may not see the
+            // first.
             (other, or(Status::UnknownTable, Status::Ok), or(Status::UnknownTable, Status::Ok)),
             (77, Status::UnknownTable, Status::UnknownTable),
         ] {
@@ -218,13 +250,24 @@ fn a_node_asks_who_wants_what() {
         assert_eq!(world.status(&Request::ServerStats), Some(or(Status::Denied, Status::Ok)));
         let keeps = who.is_none() || who == Some(Role::Server);
         for request in [
-            BackupRequest::Write { replica, offset: 0, sealed: false, anew: false, edition: 0, bytes: b"x" },
+            BackupRequest::Write {
+                replica,
+                offset: 0,
+                sealed: false,
+                anew: false,
+                edition: 0,
+                bytes: b"x",
+            },
             BackupRequest::Free { replica },
             BackupRequest::Fence { master: 1 },
             BackupRequest::Read { replica, offset: 0 },
         ] {
             let expected = if keeps { Status::Ok } else { Status::Denied };
-            assert_eq!(world.status(&Request::Backup(request)), Some(expected), "{request:?} by {who:?}");
+            assert_eq!(
+                world.status(&Request::Backup(request)),
+                Some(expected),
+                "{request:?} by {who:?}"
+            );
         }
     }
 }

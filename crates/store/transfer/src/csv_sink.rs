@@ -51,7 +51,9 @@ impl<W: Write> CsvSink<W> {
             }
             CsvExport::Pairs { delimiter } => {
                 let mut writer = csv::WriterBuilder::new().delimiter(delimiter).from_writer(writer);
-                writer.write_record(["key", "value", "encoding"]).map_err(|error| at(error.into()))?;
+                writer
+                    .write_record(["key", "value", "encoding"])
+                    .map_err(|error| at(error.into()))?;
                 Out::Pairs(Box::new(writer))
             }
         };

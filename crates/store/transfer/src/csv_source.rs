@@ -98,7 +98,8 @@ pub struct CsvSource<R> {
     row: Vec<u8>,
     fields: Fields,
     indices: Option<Indices>,
-    /// Number of fields in the first row or the header. A row with more has a delimiter in a value that is not quoted.
+    /// Number of fields in the first row or the header. A row with more has a delimiter in a value
+    /// that is not quoted.
     count: Option<usize>,
     total: Option<u64>,
 }
@@ -132,7 +133,8 @@ impl<R: BufRead> CsvSource<R> {
         Ok(false)
     }
 
-    /// Finds the columns, in the header row if there is one; `true` when `item` now holds the header.
+    /// Finds the columns, in the header row if there is one; `true` when `item` now holds the
+    /// header.
     fn begin(&mut self, item: &mut Item) -> Result<bool, Error> {
         let with_header = self.how.header && self.read_row()?;
         if with_header && self.row.starts_with("\u{feff}".as_bytes()) {
@@ -174,7 +176,9 @@ impl<R: BufRead> CsvSource<R> {
     }
 
     fn field(&self, index: usize) -> Result<&[u8], Error> {
-        self.fields.get(index).ok_or_else(|| self.rows.fault(Fault::NoField(format!("number {index}"))))
+        self.fields
+            .get(index)
+            .ok_or_else(|| self.rows.fault(Fault::NoField(format!("number {index}"))))
     }
 
     /// Fills `item` from the row read last.
@@ -207,7 +211,13 @@ impl<R: BufRead> CsvSource<R> {
         Ok(())
     }
 
-    fn take_field(&self, field: &[u8], coded: bool, out: &mut Vec<u8>, name: &str) -> Result<(), Error> {
+    fn take_field(
+        &self,
+        field: &[u8],
+        coded: bool,
+        out: &mut Vec<u8>,
+        name: &str,
+    ) -> Result<(), Error> {
         out.clear();
         if !coded {
             out.extend_from_slice(field);

@@ -26,7 +26,9 @@ pub enum Error {
         fault: Fault,
     },
     /// Files whose value would be over the limit, found before anything was imported.
-    #[error("{count} files are over the value limit of {limit} bytes (--skip-large leaves them out): {named}")]
+    #[error(
+        "{count} files are over the value limit of {limit} bytes (--skip-large leaves them out): {named}"
+    )]
     LargeFiles {
         /// How many.
         count: u64,
@@ -74,7 +76,9 @@ pub enum Fault {
     #[error("no column or field {0:?}")]
     NoField(String),
     /// A row has more or fewer fields than the first, where one of them is the value.
-    #[error("{found} fields, where the first row has {first}: quote a field that has a delimiter in it")]
+    #[error(
+        "{found} fields, where the first row has {first}: quote a field that has a delimiter in it"
+    )]
     Fields {
         /// In this row.
         found: usize,
@@ -99,13 +103,16 @@ pub enum Fault {
     /// A quote is opened and the file ends before it is closed.
     #[error("a quoted field is never closed")]
     Unclosed,
-    /// The key is [`CSV_HEADER_KEY`](super::CSV_HEADER_KEY): the row would be lost among Sprat's own.
+    /// The key is [`CSV_HEADER_KEY`](super::CSV_HEADER_KEY): the row would be lost among Sprat's
+    /// own.
     #[error("the key is one that Sprat keeps for itself")]
     Reserved,
     /// The key is over the limit.
     #[error("the key has {0} bytes, the limit is 65,535")]
     LongKey(usize),
     /// The value is over the limit.
-    #[error("the row or its value has {0} bytes, the limit is 1,048,576 (--skip-large leaves it out)")]
+    #[error(
+        "the row or its value has {0} bytes, the limit is 1,048,576 (--skip-large leaves it out)"
+    )]
     Large(u64),
 }

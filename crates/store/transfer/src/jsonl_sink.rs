@@ -9,7 +9,8 @@ use std::io::{self, Write};
 /// What a JSONL export writes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum JsonlExport {
-    /// Every value as a line of its own: the inverse of [`JsonlValue::Line`](super::JsonlValue::Line).
+    /// Every value as a line of its own: the inverse of
+    /// [`JsonlValue::Line`](super::JsonlValue::Line).
     Lines,
     /// Fields `key` and `value`, or `key_base64` and `value_base64`: any table, read back by
     /// [`JsonlImport::pairs`](super::JsonlImport::pairs).
@@ -62,7 +63,9 @@ impl<W: Write> Sink for JsonlSink<W> {
             }
         }
         self.line.push(b'\n');
-        self.writer.write_all(&self.line).map_err(|source: io::Error| Error::Io { name: self.name.clone(), source })
+        self.writer
+            .write_all(&self.line)
+            .map_err(|source: io::Error| Error::Io { name: self.name.clone(), source })
     }
 
     fn omitted(&self) -> &Omitted {
@@ -79,5 +82,7 @@ fn field(line: &mut Vec<u8>, name: &str, bytes: &[u8]) {
 
 /// Whether `value` is JSON that fits a line.
 fn is_one_line(value: &[u8]) -> bool {
-    !is_blank(value) && !value.contains(&b'\n') && serde_json::from_slice::<IgnoredAny>(value).is_ok()
+    !is_blank(value)
+        && !value.contains(&b'\n')
+        && serde_json::from_slice::<IgnoredAny>(value).is_ok()
 }

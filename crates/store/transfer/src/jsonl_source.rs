@@ -11,7 +11,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::io::BufRead;
 
-/// Longest line where the value is one of its fields: a value of control characters, six bytes each.
+/// Longest line where the value is one of its fields: a value of control characters, six bytes
+/// each.
 const MAX_LINE: usize = 8 << 20;
 
 /// Suffix of a field that holds base64.
@@ -153,7 +154,10 @@ fn take_coded(raw: &RawValue, name: &str, out: &mut Vec<u8>) -> Result<(), Fault
 }
 
 /// The fields `names` of the object in `line`, each as it stands there.
-fn pick<'a, const N: usize>(line: &'a [u8], names: [&String; N]) -> Result<[Option<&'a RawValue>; N], Fault> {
+fn pick<'a, const N: usize>(
+    line: &'a [u8],
+    names: [&String; N],
+) -> Result<[Option<&'a RawValue>; N], Fault> {
     let mut json = serde_json::Deserializer::from_slice(line);
     let found = json.deserialize_map(Pick { names })?;
     json.end()?;

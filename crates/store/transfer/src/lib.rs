@@ -1,17 +1,17 @@
 //! Import and export: rows between files and a table, byte for byte.
 //!
-//! A [`Source`] yields items, a [`Sink`] takes them, [`pump`] moves them. A file format gives one of
-//! each; so does whoever talks to a table, and an import or export is a pump between the two.
+//! A [`Source`] yields items, a [`Sink`] takes them, [`pump`] moves them. A file format gives one
+//! of each; so does whoever talks to a table, and an import or export is a pump between the two.
 //!
 //! What "exact" means, form by form:
-//! - *Tree* ([`TreeSource`], [`TreeSink`]): key = the path relative to the root, value = the file's bytes.
-//!   Every regular file comes back with the same name and bytes. Not kept: empty directories,
-//!   modes, owners, times. Symbolic links and special files are skipped, by name.
+//! - *Tree* ([`TreeSource`], [`TreeSink`]): key = the path relative to the root, value = the file's
+//!   bytes. Every regular file comes back with the same name and bytes. Not kept: empty
+//!   directories, modes, owners, times. Symbolic links and special files are skipped, by name.
 //! - *Rows* of CSV and *lines* of JSONL: value = the row's bytes up to its newline, quotes and any
-//!   carriage return included. Export writes each value and a newline: the same set of rows,
-//!   in the table's order. A last row without a newline gets one; blank rows are skipped.
-//!   A CSV header travels as an item under [`CSV_HEADER_KEY`] and comes back as the first row.
-//!   As in any table, of two rows with one key the later one stays.
+//!   carriage return included. Export writes each value and a newline: the same set of rows, in the
+//!   table's order. A last row without a newline gets one; blank rows are skipped. A CSV header
+//!   travels as an item under [`CSV_HEADER_KEY`] and comes back as the first row. As in any table,
+//!   of two rows with one key the later one stays.
 //! - *Pairs*, CSV or JSONL: key and value as two fields, base64 where they are not UTF-8. Any table
 //!   comes back from them exactly.
 //!
@@ -43,8 +43,8 @@ pub use tree_source::TreeSource;
 
 use sprat_wire::{MAX_KEY, MAX_VALUE};
 
-/// Key under which an import keeps the header row of a CSV file: Sprat's own, shown by exports of pairs only.
-/// Rows may not have it.
+/// Key under which an import keeps the header row of a CSV file: Sprat's own, shown by exports of
+/// pairs only. Rows may not have it.
 pub const CSV_HEADER_KEY: &[u8] = b"\0sprat:csv-header";
 
 /// One key and its value; buffers that a source fills again and again.
@@ -120,7 +120,8 @@ pub struct Progress {
     pub total_bytes: Option<u64>,
 }
 
-/// Moves every item of `source` to `sink`, telling `progress` after each; returns the last progress.
+/// Moves every item of `source` to `sink`, telling `progress` after each; returns the last
+/// progress.
 ///
 /// # Errors
 /// The first [`Error`] of either. What was left out without one is in their `omitted`.

@@ -10,7 +10,8 @@ use tempfile::NamedTempFile;
 /// Bytes gathered before a write.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// A file in the making, beside its destination. Dropped without [`publish`](Self::publish), it is gone.
+/// A file in the making, beside its destination. Dropped without [`publish`](Self::publish), it is
+/// gone.
 #[derive(Debug)]
 pub struct OutFile {
     writer: BufWriter<NamedTempFile>,
@@ -74,5 +75,7 @@ pub(super) fn parent_of(target: &Path) -> Result<&Path, Error> {
 
 /// Makes names in `directory` durable.
 pub(super) fn sync_directory(directory: &Path) -> Result<(), Error> {
-    File::open(directory).and_then(|directory| directory.sync_all()).map_err(|error| Error::io(directory, error))
+    File::open(directory)
+        .and_then(|directory| directory.sync_all())
+        .map_err(|error| Error::io(directory, error))
 }

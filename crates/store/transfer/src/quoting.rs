@@ -1,9 +1,9 @@
 //! How CSV quotes: where a field ends, where a row does.
 //!
 //! A row ends at a newline outside quotes. A quote opens only at the beginning of a field; within
-//! quotes two of them are one; elsewhere they are bytes like any other. A carriage return before the end of
-//! a row belongs to no field. The `csv` crate reads the same fields but does not give back a row's
-//! own bytes, which is what an exact import stores.
+//! quotes two of them are one; elsewhere they are bytes like any other. A carriage return before
+//! the end of a row belongs to no field. The `csv` crate reads the same fields but does not give
+//! back a row's own bytes, which is what an exact import stores.
 
 /// Where in a row we are.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

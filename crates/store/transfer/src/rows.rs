@@ -28,7 +28,13 @@ pub(super) struct Rows<R> {
 }
 
 impl<R: BufRead> Rows<R> {
-    pub(super) fn new(reader: R, name: &str, delimiter: Option<u8>, limit: usize, large: Large) -> Self {
+    pub(super) fn new(
+        reader: R,
+        name: &str,
+        delimiter: Option<u8>,
+        limit: usize,
+        large: Large,
+    ) -> Self {
         Self {
             reader,
             name: name.to_owned(),
@@ -48,7 +54,8 @@ impl<R: BufRead> Rows<R> {
     /// When reading fails, a quote is never closed, or a row is too long and not to be skipped.
     pub(super) fn next(&mut self, row: &mut Vec<u8>) -> Result<bool, Error> {
         loop {
-            let found = self.read(row).map_err(|source| Error::Io { name: self.name.clone(), source })?;
+            let found =
+                self.read(row).map_err(|source| Error::Io { name: self.name.clone(), source })?;
             match found {
                 Found::Row => return Ok(true),
                 Found::End => return Ok(false),

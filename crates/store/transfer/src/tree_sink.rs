@@ -52,7 +52,9 @@ impl TreeSink {
             .and_then(|directory| Ok(rustix::fs::syncfs(&directory)?))
             .map_err(|error| Error::io(staging, error))?;
         fs::rename(staging, &self.target).map_err(|error| match error.kind() {
-            io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::NotADirectory => Error::Exists(self.target.clone()),
+            io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::NotADirectory => {
+                Error::Exists(self.target.clone())
+            }
             _ => Error::io(&self.target, error),
         })?;
         let _renamed = self.staging.keep();
@@ -94,7 +96,8 @@ fn check_path(key: &[u8]) -> Result<&Path, Why> {
     Ok(Path::new(OsStr::from_bytes(key)))
 }
 
-/// Writes the file and the directories above it; an inner error is the key's, an outer one the disk's.
+/// Writes the file and the directories above it; an inner error is the key's, an outer one the
+/// disk's.
 fn write_file(path: &Path, value: &[u8]) -> Result<Result<(), Why>, Error> {
     let written = match File::create(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -107,9 +110,9 @@ fn write_file(path: &Path, value: &[u8]) -> Result<Result<(), Why>, Error> {
     match written {
         Ok(()) => Ok(Ok(())),
         Err(error) => match error.kind() {
-            io::ErrorKind::IsADirectory | io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
-                Ok(Err(Why::Conflict))
-            }
+            io::ErrorKind::IsADirectory
+            | io::ErrorKind::NotADirectory
+            | io::ErrorKind::AlreadyExists => Ok(Err(Why::Conflict)),
             io::ErrorKind::InvalidFilename => Ok(Err(Why::LongPath)),
             _ => Err(Error::io(path, error)),
         },

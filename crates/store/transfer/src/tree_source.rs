@@ -29,7 +29,8 @@ enum Found<'a> {
 }
 
 impl TreeSource {
-    /// Walks the tree once, to add up its bytes and find what cannot be imported, before the first item.
+    /// Walks the tree once, to add up its bytes and find what cannot be imported, before the first
+    /// item.
     ///
     /// # Errors
     /// When `root` is no directory, a part of it cannot be read, or files are over the value limit
@@ -56,7 +57,11 @@ impl TreeSource {
         }
         if count > 0 {
             let more = if count > LARGE_SHOWN as u64 { ", ..." } else { "" };
-            return Err(Error::LargeFiles { count, limit: MAX_VALUE, named: named.join(", ") + more });
+            return Err(Error::LargeFiles {
+                count,
+                limit: MAX_VALUE,
+                named: named.join(", ") + more,
+            });
         }
         let omitted = Omitted::default();
         Ok(Self { root: root.to_owned(), walk: walk(root), large, total, consumed: 0, omitted })
@@ -69,7 +74,9 @@ impl Source for TreeSource {
             let entry = entry.map_err(|error| walk_error(&self.root, error))?;
             match look(&self.root, &entry)? {
                 Found::Directory => {}
-                Found::Omitted(_, Why::Large) if self.large == Large::Refuse => return Err(changed(entry.path())),
+                Found::Omitted(_, Why::Large) if self.large == Large::Refuse => {
+                    return Err(changed(entry.path()));
+                }
                 Found::Omitted(key, why) => self.omitted.add(display_key(key), why),
                 Found::File { key, .. } => {
                     item.key.clear();
@@ -104,13 +111,20 @@ fn look<'a>(root: &Path, entry: &'a DirEntry) -> Result<Found<'a>, Error> {
         return Ok(Found::Directory);
     }
     if !kind.is_file() {
-        return Ok(Found::Omitted(key, if kind.is_symlink() { Why::Symlink } else { Why::Special }));
+        return Ok(Found::Omitted(
+            key,
+            if kind.is_symlink() { Why::Symlink } else { Why::Special },
+        ));
     }
     if key.len() > MAX_KEY {
         return Err(Error::LongPath(display_key(key)));
     }
     let bytes = entry.metadata().map_err(|error| walk_error(root, error))?.len();
-    Ok(if bytes > MAX_VALUE as u64 { Found::Omitted(key, Why::Large) } else { Found::File { key, bytes } })
+    Ok(if bytes > MAX_VALUE as u64 {
+        Found::Omitted(key, Why::Large)
+    } else {
+        Found::File { key, bytes }
+    })
 }
 
 fn walk(root: &Path) -> walkdir::IntoIter {
@@ -126,7 +140,9 @@ fn walk_error(root: &Path, error: walkdir::Error) -> Error {
 fn read_file(path: &Path, value: &mut Vec<u8>) -> Result<(), Error> {
     value.clear();
     let limit = MAX_VALUE as u64 + 1;
-    File::open(path).and_then(|file| file.take(limit).read_to_end(value)).map_err(|error| Error::io(path, error))?;
+    File::open(path)
+        .and_then(|file| file.take(limit).read_to_end(value))
+        .map_err(|error| Error::io(path, error))?;
     if value.len() > MAX_VALUE {
         return Err(changed(path));
     }

@@ -4,8 +4,8 @@ use crate::table;
 use proptest::collection::{btree_map, btree_set, vec};
 use proptest::prelude::*;
 use sprat_transfer::{
-    CSV_HEADER_KEY, Column, CsvExport, CsvImport, CsvSink, CsvSource, CsvValue, Error, Fault, JsonlExport, JsonlImport,
-    JsonlSink, JsonlSource, JsonlValue, Large, Omitted, Source as _, Why,
+    CSV_HEADER_KEY, Column, CsvExport, CsvImport, CsvSink, CsvSource, CsvValue, Error, Fault,
+    JsonlExport, JsonlImport, JsonlSink, JsonlSource, JsonlValue, Large, Omitted, Source as _, Why,
 };
 use sprat_wire::MAX_VALUE;
 use table::Table;
@@ -179,7 +179,11 @@ fn an_empty_file_is_an_empty_table() {
 #[test]
 fn pairs_need_no_encoding_and_no_header() {
     let table = |file: &str, how| import_csv(file.as_bytes(), how).unwrap();
-    for file in ["key,value\na,1\n", "value,note,key\n1,x,a\n", "\u{feff}key,value,encoding\na,MQ==,value\n"] {
+    for file in [
+        "key,value\na,1\n",
+        "value,note,key\n1,x,a\n",
+        "\u{feff}key,value,encoding\na,MQ==,value\n",
+    ] {
         assert_eq!(table(file, CsvImport::pairs()).get(b"a"), Some(&b"1"[..]), "{file:?}");
     }
     let headless = table("a,1\nkey,value\n", CsvImport::headless_pairs());
@@ -193,12 +197,16 @@ fn pairs_need_no_encoding_and_no_header() {
 #[test]
 fn bad_csv_is_named_by_line_and_fault() {
     let rows = || CsvImport::rows(column("id"));
-    assert!(matches!(fault(import_csv(b"a,b\n", rows())), (1, Fault::NoField(name)) if name == "id"));
+    assert!(
+        matches!(fault(import_csv(b"a,b\n", rows())), (1, Fault::NoField(name)) if name == "id")
+    );
     let open = b"id,x\n1,\"a\nb\"\n2,\"open\n3,c\n";
     assert!(matches!(fault(import_csv(open, rows())), (4, Fault::Unclosed)));
     let how = CsvImport { header: false, ..CsvImport::rows(Column::Index(1)) };
     assert!(matches!(fault(import_csv(b"a,b\n\nc\n", how)), (3, Fault::NoField(_))));
-    let pairs = |row: &str| fault(import_csv(format!("key,value,encoding\n{row}\n").as_bytes(), CsvImport::pairs()));
+    let pairs = |row: &str| {
+        fault(import_csv(format!("key,value,encoding\n{row}\n").as_bytes(), CsvImport::pairs()))
+    };
     assert!(matches!(pairs("a,b,rot13"), (2, Fault::Encoding(_))));
     assert!(matches!(pairs("a,!,value"), (2, Fault::Base64(_))));
     assert!(matches!(pairs("!,b,both"), (2, Fault::Base64(_))));

@@ -98,7 +98,10 @@ fn progress_ends_at_the_surveyed_total() {
     let last = pump(&mut source, &mut Table::default(), &mut |now| seen.push(now)).unwrap();
     assert_eq!(seen.len(), 3);
     assert!(seen.is_sorted_by_key(|now| (now.items, now.bytes, now.consumed_bytes)));
-    assert_eq!((last.items, last.bytes, last.consumed_bytes, last.total_bytes), (3, 12 + 7, 12, Some(12)));
+    assert_eq!(
+        (last.items, last.bytes, last.consumed_bytes, last.total_bytes),
+        (3, 12 + 7, 12, Some(12))
+    );
 }
 
 #[test]
@@ -139,7 +142,9 @@ fn a_file_that_grows_over_the_limit_meanwhile_is_named() {
     fs::write(dir.path().join("log"), "small").unwrap();
     let mut source = TreeSource::open(dir.path(), Large::Refuse).unwrap();
     fs::write(dir.path().join("log"), vec![0; MAX_VALUE + 1]).unwrap();
-    assert!(matches!(Table::import(&mut source), Err(Error::Changed(path)) if path.ends_with("log")));
+    assert!(
+        matches!(Table::import(&mut source), Err(Error::Changed(path)) if path.ends_with("log"))
+    );
 }
 
 #[test]

@@ -174,8 +174,9 @@ impl Certificate {
     /// # Errors
     /// [`BadCertificate`].
     pub fn parse(bytes: &[u8]) -> Result<(Self, &[u8], &[u8; SIGNATURE_BYTES]), BadCertificate> {
-        let (signed, signature) =
-            bytes.split_last_chunk::<SIGNATURE_BYTES>().ok_or(BadCertificate::Length(bytes.len()))?;
+        let (signed, signature) = bytes
+            .split_last_chunk::<SIGNATURE_BYTES>()
+            .ok_or(BadCertificate::Length(bytes.len()))?;
         Ok((Self::parse_signed(signed, bytes.len())?, signed, signature))
     }
 
@@ -242,17 +243,22 @@ impl Certificate {
         match self.role {
             Role::Admin | Role::Server => Some(Rights::Write),
             Role::Client => {
-                let fits = self.grants.iter().filter(|grant| matches(grant.pattern.as_bytes(), table.as_bytes()));
+                let fits = self
+                    .grants
+                    .iter()
+                    .filter(|grant| matches(grant.pattern.as_bytes(), table.as_bytes()));
                 fits.map(|grant| grant.rights).max()
             }
         }
     }
 }
 
-/// Whether a name fits a pattern, in which `*` stands for any run of bytes. Takes at most the product of their lengths.
+/// Whether a name fits a pattern, in which `*` stands for any run of bytes. Takes at most the
+/// product of their lengths.
 fn matches(pattern: &[u8], name: &[u8]) -> bool {
     let (mut at, mut seen) = (0, 0);
-    // Where to go on when what follows the last `*` does not fit: behind it, with one byte more taken by it.
+    // Where to go on when what follows the last `*` does not fit: behind it, with one byte more
+    // taken by it.
     let mut star: Option<(usize, usize)> = None;
     while seen < name.len() {
         match pattern.get(at) {

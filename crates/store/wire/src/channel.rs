@@ -1,7 +1,8 @@
 //! Frames between ends that prove who they are: handshakes, and what is sealed.
 //!
-//! The first byte of such a frame is none that a [packet](crate::packet) begins with. What a handshake's messages hold beside
-//! Noise's own bytes is told in [`Greeting`] and [`Reply`]; a sealed frame holds packets, as an open one does.
+//! The first byte of such a frame is none that a [packet](crate::packet) begins with. What a
+//! handshake's messages hold beside Noise's own bytes is told in [`Greeting`] and [`Reply`]; a
+//! sealed frame holds packets, as an open one does.
 
 use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -30,11 +31,14 @@ pub const TAG_BYTES: usize = 16;
 /// By how much a frame grows when it is sealed.
 pub const SEAL_BYTES: usize = LEAD_BYTES + TAG_BYTES;
 
-/// Bytes of the frame that begins a handshake: no answer is longer, so nobody is sent more than he sent.
+/// Bytes of the frame that begins a handshake: no answer is longer, so nobody is sent more than he
+/// sent.
 pub const HELLO_BYTES: usize = 512;
 
 /// The header of a handshake's frame.
-#[derive(Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned)]
+#[derive(
+    Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
+)]
 #[repr(C)]
 pub struct Shake {
     /// [`HELLO`], [`ANSWER`] or [`PROOF`].
@@ -52,7 +56,9 @@ pub struct Shake {
 }
 
 /// The header of a sealed frame. It is authenticated with what follows.
-#[derive(Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned)]
+#[derive(
+    Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
+)]
 #[repr(C)]
 pub struct Lead {
     /// [`SEALED`].
@@ -68,18 +74,22 @@ pub struct Lead {
 const _: () = assert!(size_of::<Shake>() == LEAD_BYTES && size_of::<Lead>() == LEAD_BYTES);
 
 /// What a [`HELLO`] tells, sealed by the door key; zeroes follow.
-#[derive(Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned)]
+#[derive(
+    Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
+)]
 #[repr(C)]
 pub struct Greeting {
-    /// The channel that there was, as the receiver numbers it: if it is there still, it is answered in, and no other is made.
-    /// [`NO_CHANNEL`] for none.
+    /// The channel that there was, as the receiver numbers it: if it is there still, it is
+    /// answered in, and no other is made. [`NO_CHANNEL`] for none.
     pub old: U32,
     /// What names that channel at both ends.
     pub name: [u8; 8],
 }
 
 /// What an [`ANSWER`] tells before its sender's certificate.
-#[derive(Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned)]
+#[derive(
+    Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
+)]
 #[repr(C)]
 pub struct Reply {
     /// Number of the channel at its sender.

@@ -21,7 +21,8 @@ pub const HEADER_BYTES: usize = 19;
 /// Longest entry, bytes.
 pub const MAX_ENTRY: usize = HEADER_BYTES + MAX_KEY + MAX_VALUE;
 
-/// Bits of the value's length in a header's `kind`; the entry's kind follows, then whether it is a successor.
+/// Bits of the value's length in a header's `kind`; the entry's kind follows, then whether it is a
+/// successor.
 const LENGTH_BITS: u32 = 21;
 const SUCCESSOR_BIT: u32 = 23;
 const _: () = assert!(MAX_VALUE + 2 < 1 << LENGTH_BITS);
@@ -39,7 +40,9 @@ pub enum Kind {
 }
 
 /// The fixed header of every entry.
-#[derive(Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned)]
+#[derive(
+    Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
+)]
 #[repr(C)]
 pub struct Header {
     crc: U32,
@@ -51,10 +54,18 @@ pub struct Header {
 
 impl Header {
     /// `length` is what stands for the value's length: [`ValueType::encode_length`].
-    fn new(kind: Kind, successor: bool, table: u32, version: u64, key_len: usize, length: u32) -> Self {
+    fn new(
+        kind: Kind,
+        successor: bool,
+        table: u32,
+        version: u64,
+        key_len: usize,
+        length: u32,
+    ) -> Self {
         assert!(version <= MAX_VERSION);
         let version = version.to_le_bytes();
-        let kind = length | u32::from(kind as u8) << LENGTH_BITS | u32::from(successor) << SUCCESSOR_BIT;
+        let kind =
+            length | u32::from(kind as u8) << LENGTH_BITS | u32::from(successor) << SUCCESSOR_BIT;
         let kind = kind.to_le_bytes();
         Self {
             crc: U32::new(0),
@@ -75,10 +86,10 @@ pub struct Entry<'a> {
     pub kind: Kind,
     /// Whether older versions of the key may still lie in other segments.
     ///
-    /// An object has it when it was written over an object of another segment. A tombstone takes it from the object
-    /// it buries: without it, every buried version lies in the very segment that the tombstone names;
-    /// with it, they may lie in that segment and any with a lower id. Once no such segment is left, nothing can
-    /// rise again and the tombstone is dead.
+    /// An object has it when it was written over an object of another segment. A tombstone takes
+    /// it from the object it buries: without it, every buried version lies in the very segment
+    /// that the tombstone names; with it, they may lie in that segment and any with a lower
+    /// id. Once no such segment is left, nothing can rise again and the tombstone is dead.
     pub successor: bool,
     /// Table of the object; zero for [`Kind::Segment`].
     pub table: u32,
@@ -129,12 +140,14 @@ impl<'a> Entry<'a> {
     /// Writes the entry at the beginning of `out`; returns the bytes written.
     ///
     /// # Panics
-    /// When a length or the version is over its limit, or `out` is too short: callers check at the edge.
+    /// When a length or the version is over its limit, or `out` is too short: callers check at the
+    /// edge.
     pub fn encode(&self, out: &mut [u8]) -> usize {
         let len = self.encoded_len();
         let out = &mut out[..len];
         let (key_len, length) = (self.key.len(), self.value_type.encode_length(self.value.len()));
-        let header = Header::new(self.kind, self.successor, self.table, self.version, key_len, length);
+        let header =
+            Header::new(self.kind, self.successor, self.table, self.version, key_len, length);
         out[..HEADER_BYTES].copy_from_slice(header.as_bytes());
         out[HEADER_BYTES..][..self.key.len()].copy_from_slice(self.key);
         out[HEADER_BYTES + self.key.len()..].copy_from_slice(self.value);
@@ -198,8 +211,8 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// Marks bytes in memory that no longer hold live entries, so that a walk from entry to entry passes over
-/// them. They get no checksum: such bytes never leave memory.
+/// Marks bytes in memory that no longer hold live entries, so that a walk from entry to entry
+/// passes over them. They get no checksum: such bytes never leave memory.
 ///
 /// # Panics
 /// When the gap is not empty and shorter than a header: no sum of entries is.
@@ -236,13 +249,14 @@ pub struct SegmentHeader {
     pub safe_version: u64,
     /// Head or survivor.
     pub role: Role,
-    /// For a head: the log digest, ids of all live segments, itself included, ascending. None in a copy.
+    /// For a head: the log digest, ids of all live segments, itself included, ascending. None in a
+    /// copy.
     pub digest: Vec<u64>,
 }
 
 impl SegmentHeader {
-    /// Whether it begins a copy of a head, made later from what counted of it: such a one has no digest, where a head lists
-    /// itself at least.
+    /// Whether it begins a copy of a head, made later from what counted of it: such a one has no
+    /// digest, where a head lists itself at least.
     #[must_use]
     pub fn is_copy(&self) -> bool {
         self.role == Role::Head && self.digest.is_empty()
@@ -255,7 +269,11 @@ impl SegmentHeader {
             Role::Head => 0u64,
             Role::Survivor => 1,
         };
-        [self.id, self.safe_version, role].iter().chain(&self.digest).flat_map(|word| word.to_le_bytes()).collect()
+        [self.id, self.safe_version, role]
+            .iter()
+            .chain(&self.digest)
+            .flat_map(|word| word.to_le_bytes())
+            .collect()
     }
 
     /// Parses a header; `None` when the bytes are none.
@@ -264,7 +282,8 @@ impl SegmentHeader {
         if !bytes.len().is_multiple_of(8) {
             return None;
         }
-        let mut words = bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().expect("8 bytes")));
+        let mut words =
+            bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().expect("8 bytes")));
         let (id, safe_version) = (words.next()?, words.next()?);
         let role = match words.next()? {
             0 => Role::Head,

@@ -5,35 +5,40 @@
 //! frame:      | chunk | chunk | chunk ... | zeroes, or what an earlier segment left
 //! chunk:      | chunk header, 36 B | bytes of the segment's log |
 //! ```
-//! The log file begins with two copies of the [`FileHeader`], one block each, of which the one with the
-//! higher incarnation counts: an update torn by a power failure leaves the other. Behind them lie the
-//! frames, one a segment replica. A frame is a run of chunks, one for each write of a group commit: a
-//! [`ChunkHeader`], then that many bytes of the segment's log.
+//! The log file begins with two copies of the [`FileHeader`], one block each, of which the one with
+//! the higher incarnation counts: an update torn by a power failure leaves the other. Behind them
+//! lie the frames, one a segment replica. A frame is a run of chunks, one for each write of a group
+//! commit: a [`ChunkHeader`], then that many bytes of the segment's log.
 //!
-//! **Why the last block may be written again.** The next chunk follows at once, so the block in which one
-//! ends is written again, with the same bytes as before and more behind them. A device writes sectors
-//! (512 B at least) whole or not at all; a sector that holds acknowledged bytes holds the same ones
-//! before and after, so a torn write may spoil only the new chunk.
+//! **Why the last block may be written again.** The next chunk follows at once, so the block in
+//! which one ends is written again, with the same bytes as before and more behind them. A device
+//! writes sectors (512 B at least) whole or not at all; a sector that holds acknowledged bytes
+//! holds the same ones before and after, so a torn write may spoil only the new chunk.
 //!
-//! **Why stale chunks never count.** Frames are used again without being erased. The checksums of a chunk begin
-//! from the file's identity, and its header, checksum included, names the segment and the *incarnation*:
-//! a number that grows durably whenever the log is opened. Within one incarnation a segment id is used once,
-//! so what a frame held before, or what an earlier life wrote under the same segment id and lost, is never
-//! taken for a part of what it holds now.
+//! **Why stale chunks never count.** Frames are used again without being erased. The checksums of a
+//! chunk begin from the file's identity, and its header, checksum included, names the segment and
+//! the *incarnation*: a number that grows durably whenever the log is opened. Within one
+//! incarnation a segment id is used once, so what a frame held before, or what an earlier life
+//! wrote under the same segment id and lost, is never taken for a part of what it holds now.
 //!
-//! **How loss is told from an unfinished write.** A chunk header tells how much of its segment was known to be durable
-//! when it was written ([`ChunkHeader::durable`]). An invalid chunk that a later chunk vouches for is damage;
-//! one that nothing vouches for was under way when the power went, and nobody was told that it is durable.
+//! **How loss is told from an unfinished write.** A chunk header tells how much of its segment was
+//! known to be durable when it was written ([`ChunkHeader::durable`]). An invalid chunk that a
+//! later chunk vouches for is damage; one that nothing vouches for was under way when the power
+//! went, and nobody was told that it is durable.
 //!
 //! # Replicas of other servers' segments
-//! `replicas.sprat` is made of the same parts. Its header's `server` has [`REPLICA_FILE`] set, so that neither file is taken for
-//! the other; a chunk's `segment` is the [word](crate::op::ReplicaId::word) of a replica. What differs:
-//! - **Every replica has an incarnation of its own**, higher than any before it in the file; the file's header is ahead of those
-//!   that are taken. So a segment that comes to a backup a second time is told from what it left there the first time.
-//! - **What is freed says so.** The last block of a frame is a mark: a chunk header of segment [`FREED`]. Replicas of its incarnation, and of
-//!   lower ones, are free. It lies apart from what it frees, so a mark that is torn spoils nothing, and it holds for whatever
-//!   is left in the frame when the next replica has begun.
-//! - A chunk is [`buffered`](ChunkHeader::buffered) when what is in it may have been acknowledged before it was on disk.
+//! `replicas.sprat` is made of the same parts. Its header's `server` has [`REPLICA_FILE`] set, so
+//! that neither file is taken for the other; a chunk's `segment` is the
+//! [word](crate::op::ReplicaId::word) of a replica. What differs:
+//! - **Every replica has an incarnation of its own**, higher than any before it in the file; the
+//!   file's header is ahead of those that are taken. So a segment that comes to a backup a second
+//!   time is told from what it left there the first time.
+//! - **What is freed says so.** The last block of a frame is a mark: a chunk header of segment
+//!   [`FREED`]. Replicas of its incarnation, and of lower ones, are free. It lies apart from what
+//!   it frees, so a mark that is torn spoils nothing, and it holds for whatever is left in the
+//!   frame when the next replica has begun.
+//! - A chunk is [`buffered`](ChunkHeader::buffered) when what is in it may have been acknowledged
+//!   before it was on disk.
 
 use crate::SEGMENT_BYTES;
 use thiserror::Error;
@@ -68,9 +73,10 @@ pub const FREED: u64 = 0;
 /// Bytes of a chunk's header.
 pub const CHUNK_HEADER_BYTES: usize = 36;
 
-/// Bytes of a frame for a segment of [`SEGMENT_BYTES`]: an eighth more, room for 29,127 chunk headers.
-/// Commits that carry 260 B or more on average fill the segment before the frame; smaller ones, a single
-/// 130 B entry each at worst, fill the frame when the segment is 88 % full, and it is sealed there.
+/// Bytes of a frame for a segment of [`SEGMENT_BYTES`]: an eighth more, room for 29,127 chunk
+/// headers. Commits that carry 260 B or more on average fill the segment before the frame; smaller
+/// ones, a single 130 B entry each at worst, fill the frame when the segment is 88 % full, and it
+/// is sealed there.
 pub const FRAME_BYTES: usize = SEGMENT_BYTES + SEGMENT_BYTES / 8;
 
 const _: () = assert!(FRAME_BYTES.is_multiple_of(BLOCK_BYTES));
@@ -84,8 +90,8 @@ const FLAG_HEAD: u16 = 2;
 const FLAG_CUT: u16 = 4;
 const FLAG_BUFFERED: u16 = 8;
 
-/// The file header as it lies on disk; zeroes up to the block's end. Magic, version and checksum stay where
-/// they are in every version, and the checksum covers the block.
+/// The file header as it lies on disk; zeroes up to the block's end. Magic, version and checksum
+/// stay where they are in every version, and the checksum covers the block.
 #[derive(Clone, Copy, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawFileHeader {
@@ -113,10 +119,11 @@ pub struct FileHeader {
     pub frame_bytes: u32,
     /// Most bytes of log in a segment.
     pub segment_bytes: u32,
-    /// Counts the times that the log was opened for writing, from 1. In a file of replicas: no replica has a higher one.
+    /// Counts the times that the log was opened for writing, from 1. In a file of replicas: no
+    /// replica has a higher one.
     pub incarnation: u32,
-    /// The newest head segment and the bytes in it, when the log was closed in order. In a file of replicas: the first
-    /// incarnation of the life that ended so, and nothing.
+    /// The newest head segment and the bytes in it, when the log was closed in order. In a file of
+    /// replicas: the first incarnation of the life that ended so, and nothing.
     pub clean: Option<(u64, u32)>,
     /// Whole frames that the file had when this was written: one that has fewer was cut short.
     pub frames: u32,
@@ -140,7 +147,9 @@ pub enum BadFileHeader {
         computed: u32,
     },
     /// Written by a newer program.
-    #[error("the log has format version {0}, this program knows {FORMAT_VERSION}: start it with a newer one")]
+    #[error(
+        "the log has format version {0}, this program knows {FORMAT_VERSION}: start it with a newer one"
+    )]
     Newer(u32),
     /// The checksum is right and the fields are not.
     #[error("file header field {0} is out of range")]
@@ -180,7 +189,8 @@ impl FileHeader {
         if block.iter().all(|byte| *byte == 0) {
             return Err(BadFileHeader::Empty);
         }
-        let (raw, padding) = RawFileHeader::ref_from_prefix(block).expect("a block is longer than a header");
+        let (raw, padding) =
+            RawFileHeader::ref_from_prefix(block).expect("a block is longer than a header");
         if raw.magic != FILE_MAGIC {
             return Err(BadFileHeader::Magic);
         }
@@ -213,7 +223,8 @@ impl FileHeader {
             frame_bytes,
             segment_bytes,
             incarnation: raw.incarnation.get(),
-            clean: (raw.clean_head.get() != 0).then(|| (raw.clean_head.get(), raw.clean_length.get())),
+            clean: (raw.clean_head.get() != 0)
+                .then(|| (raw.clean_head.get(), raw.clean_length.get())),
             frames: raw.frames.get(),
         })
     }
@@ -273,7 +284,8 @@ pub struct ChunkHeader {
     pub head: bool,
     /// Whether the segment ends with this chunk.
     pub seal: Seal,
-    /// Whether its master may have been told that it has these bytes before they were on disk. Only of replicas.
+    /// Whether its master may have been told that it has these bytes before they were on disk.
+    /// Only of replicas.
     pub buffered: bool,
 }
 
@@ -284,8 +296,8 @@ pub enum Seal {
     Open,
     /// The segment is complete.
     Sealed,
-    /// Recovery cut the segment: its log ends at [`ChunkHeader::offset`], which may lie before what the chunks
-    /// so far hold. No bytes follow.
+    /// Recovery cut the segment: its log ends at [`ChunkHeader::offset`], which may lie before what
+    /// the chunks so far hold. No bytes follow.
     Cut,
 }
 
@@ -340,7 +352,8 @@ impl ChunkHeader {
             payload_crc: U32::new(0),
             magic: U16::new(CHUNK_MAGIC),
             flags: U16::new(
-                seal | if self.head { FLAG_HEAD } else { 0 } | if self.buffered { FLAG_BUFFERED } else { 0 },
+                seal | if self.head { FLAG_HEAD } else { 0 }
+                    | if self.buffered { FLAG_BUFFERED } else { 0 },
             ),
             segment: U64::new(self.segment),
             incarnation: U32::new(self.incarnation),
@@ -350,7 +363,8 @@ impl ChunkHeader {
         }
     }
 
-    /// What the payload's checksum begins from: chunks of other segments, lives and places differ in it.
+    /// What the payload's checksum begins from: chunks of other segments, lives and places differ
+    /// in it.
     #[must_use]
     pub fn payload_seed(seed: Seed, segment: u64, incarnation: u32, offset: u32) -> u32 {
         let crc = crc32c::crc32c_append(seed.0, &segment.to_le_bytes());
@@ -381,7 +395,8 @@ impl ChunkHeader {
         if raw.magic.get() != CHUNK_MAGIC {
             return Err(BadChunk::Magic);
         }
-        let (stored, computed) = (raw.crc.get(), crc32c::crc32c_append(seed.0, &raw.as_bytes()[4..]));
+        let (stored, computed) =
+            (raw.crc.get(), crc32c::crc32c_append(seed.0, &raw.as_bytes()[4..]));
         if stored != computed {
             return Err(BadChunk::HeaderCrc { stored, computed });
         }

@@ -1,7 +1,8 @@
 //! Every byte layout on the network and on disk, in one place, versioned.
 //!
 //! - [`packet`]: the header of a packet between two RPC endpoints.
-//! - [`channel`]: frames of ends that prove who they are; [`certificate`]: what a cluster's root says of them.
+//! - [`channel`]: frames of ends that prove who they are; [`certificate`]: what a cluster's root
+//!   says of them.
 //! - [`op`]: what a client asks of a coordinator or master, and what it answers.
 //! - [`entry`]: an entry of the log, the same bytes in memory, on the network and on disk.
 //! - [`once`]: operations that take effect once, and what is kept of them.

@@ -1,15 +1,19 @@
-//! Operations that take effect once, however often they are sent, and what is kept of those that did.
+//! Operations that take effect once, however often they are sent, and what is kept of those that
+//! did.
 //!
-//! A client numbers its operations by *lanes*: at any time at most one of a lane is under way, and the next of the lane says that the answer to
-//! the one before has come, or is not awaited any more. So whoever executes them need keep one [`Completion`] for each lane: that of
-//! the highest sequence number. It is an object of the log as any other, in the table of completions that belongs to each table, with
-//! the sequence number for a version, and goes wherever its table goes.
+//! A client numbers its operations by *lanes*: at any time at most one of a lane is under way, and
+//! the next of the lane says that the answer to the one before has come, or is not awaited any
+//! more. So whoever executes them need keep one [`Completion`] for each lane: that of the highest
+//! sequence number. It is an object of the log as any other, in the table of completions that
+//! belongs to each table, with the sequence number for a version, and goes wherever its table goes.
 //!
-//! An operation that is sent again, as no answer came in time, says so. If it is then found that it changes nothing (a condition that does
-//! not hold), that is kept too: else what was sent first, should it arrive late, might be executed after all.
+//! An operation that is sent again, as no answer came in time, says so. If it is then found that it
+//! changes nothing (a condition that does not hold), that is kept too: else what was sent first,
+//! should it arrive late, might be executed after all.
 //!
-//! In the log a completion stands right before what the operation wrote, and counts only with it: neither is
-//! there without the other after a crash. [`Completion::joined`] says so; a log that adopts completions alone clears it.
+//! In the log a completion stands right before what the operation wrote, and counts only with it:
+//! neither is there without the other after a crash. [`Completion::joined`] says so; a log that
+//! adopts completions alone clears it.
 
 use crate::MAX_VERSION;
 use crate::entry::{Entry, Kind, Role};
@@ -18,7 +22,8 @@ use std::time::Duration;
 use zerocopy::byteorder::little_endian::{U16, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// The bit that tells the id of a table's completions from the table's own. No table of a cluster has it.
+/// The bit that tells the id of a table's completions from the table's own. No table of a cluster
+/// has it.
 pub const COMPLETIONS: u32 = 1 << 31;
 
 /// Bytes of an operation's id in a request: client, lane, sequence number.
@@ -45,9 +50,10 @@ pub const RETRIED_FOR: Duration = Duration::from_secs(30);
 /// How long servers keep a session of which nothing is heard.
 pub const SESSION_TTL: Duration = Duration::from_secs(60);
 
-/// How long a completion is kept at least, counted from when its client was last heard of. The rest covers clocks that run apart, and
-/// what may be under way: a packet in the network, or in a process that stood still, is taken only within a session, and
-/// servers forget sessions that are silent for [`SESSION_TTL`].
+/// How long a completion is kept at least, counted from when its client was last heard of. The rest
+/// covers clocks that run apart, and what may be under way: a packet in the network, or in a
+/// process that stood still, is taken only within a session, and servers forget sessions that are
+/// silent for [`SESSION_TTL`].
 pub const KEPT_FOR: Duration = Duration::from_secs(120);
 
 const _: () = assert!(KEPT_FOR.as_secs() >= SESSION_TTL.as_secs() + 2 * RETRIED_FOR.as_secs());
@@ -83,7 +89,8 @@ impl OperationId {
     /// As it stands in a request.
     ///
     /// # Panics
-    /// When the sequence number is over its limit: at a million operations a second, after nine years.
+    /// When the sequence number is over its limit: at a million operations a second, after nine
+    /// years.
     #[must_use]
     #[inline]
     pub fn bytes(&self) -> [u8; OPERATION_ID_BYTES] {
@@ -145,17 +152,24 @@ pub struct Completion<'a> {
     pub status: Status,
     /// Version of the object that was written or removed, or what else the answer's number is.
     pub version: u64,
-    /// Of one that may yet turn out not to count: where its object is in its table, or would be. Only who has that part of the table is told
-    /// more than [`BEGUN`](Self::BEGUN). One that is joined stands right before its object.
+    /// Of one that may yet turn out not to count: where its object is in its table, or would be.
+    /// Only who has that part of the table is told more than [`BEGUN`](Self::BEGUN). One that
+    /// is joined stands right before its object.
     pub position: Option<u64>,
     /// What else was answered, up to [`MAX_RESULT`] bytes.
     pub result: &'a [u8],
 }
 
 impl<'a> Completion<'a> {
-    /// Of an operation of which nothing is known but that it was begun: those of its lane before it are over, as nobody awaits them any more.
-    pub const BEGUN: Completion<'static> =
-        Completion { joined: false, status: Status::Refused, version: 0, position: None, result: &[] };
+    /// Of an operation of which nothing is known but that it was begun: those of its lane before it
+    /// are over, as nobody awaits them any more.
+    pub const BEGUN: Completion<'static> = Completion {
+        joined: false,
+        status: Status::Refused,
+        version: 0,
+        position: None,
+        result: &[],
+    };
 
     /// Whether it is one of those.
     #[must_use]
@@ -172,7 +186,8 @@ impl<'a> Completion<'a> {
         let placed = if self.position.is_some() { 8 } else { 0 };
         let len = 7 + placed + self.result.len();
         assert!(len <= MAX_COMPLETION);
-        out[0] = u8::from(self.joined) | (self.status as u8) << 1 | if placed > 0 { PLACED } else { 0 };
+        out[0] =
+            u8::from(self.joined) | (self.status as u8) << 1 | if placed > 0 { PLACED } else { 0 };
         out[1..7].copy_from_slice(&six(self.version));
         out[7..7 + placed].copy_from_slice(&self.position.unwrap_or(0).to_le_bytes()[..placed]);
         out[7 + placed..len].copy_from_slice(self.result);
@@ -186,9 +201,12 @@ impl<'a> Completion<'a> {
         let (version, rest) = rest.split_first_chunk::<6>()?;
         let (position, result) = match how & PLACED {
             0 => (None, rest),
-            _ => rest.split_first_chunk::<8>().map(|(at, rest)| (Some(u64::from_le_bytes(*at)), rest))?,
+            _ => rest
+                .split_first_chunk::<8>()
+                .map(|(at, rest)| (Some(u64::from_le_bytes(*at)), rest))?,
         };
-        let status = Status::try_from((how & !PLACED) >> 1).ok().filter(|_| result.len() <= MAX_RESULT)?;
+        let status =
+            Status::try_from((how & !PLACED) >> 1).ok().filter(|_| result.len() <= MAX_RESULT)?;
         Some(Self { joined: how & 1 == 1, status, version: of_six(version), position, result })
     }
 
@@ -196,13 +214,17 @@ impl<'a> Completion<'a> {
     #[must_use]
     #[inline]
     pub fn of(entry: &Entry<'a>) -> Option<Self> {
-        if entry.table & COMPLETIONS == 0 || entry.kind != Kind::Object || entry.key.len() != COMPLETION_KEY_BYTES {
+        if entry.table & COMPLETIONS == 0
+            || entry.kind != Kind::Object
+            || entry.key.len() != COMPLETION_KEY_BYTES
+        {
             return None;
         }
         Self::parse(entry.value)
     }
 
-    /// Whether an entry does not count, when it is the last of its segment. A survivor has only what counts.
+    /// Whether an entry does not count, when it is the last of its segment. A survivor has only
+    /// what counts.
     #[must_use]
     pub fn is_cut(last: &Entry<'a>, role: Role) -> bool {
         role == Role::Head && Self::of(last).is_some_and(|completion| completion.joined)

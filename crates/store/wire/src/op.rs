@@ -1,7 +1,10 @@
-//! What a client asks of a coordinator or master, what servers ask of each other, and what is answered.
+//! What a client asks of a coordinator or master, what servers ask of each other, and what is
+//! answered.
 //!
 //! A request is a [`RequestHeader`], then `key_len` bytes of key (or name), then the value (or
-//! locator). A change of an object may have an id, which then stands behind the header ([`OperationId`]). A response is a [`ResponseHeader`], then a body whose meaning follows the request.
+//! locator). A change of an object may have an id, which then stands behind the header
+//! ([`OperationId`]). A response is a [`ResponseHeader`], then a body whose meaning follows the
+//! request.
 
 mod answer;
 mod backup;
@@ -11,12 +14,14 @@ mod records;
 mod select;
 
 pub use answer::{Answer, RESPONSE_BYTES, ResponseHeader, Status, encode_answer};
-pub use backup::{BackupRequest, MAX_EDITION, REPLICA_BYTES, ReplicaId, ReplicaRecord, push_replica};
+pub use backup::{
+    BackupRequest, MAX_EDITION, REPLICA_BYTES, ReplicaId, ReplicaRecord, push_replica,
+};
 pub use cluster::{Assignment, RecoveryOrder};
 pub use moving::{Collected, MoveOrder, Stage, Stretch};
 pub use records::{
-    Item, Items, Records, ScanRecord, ServerRecord, TableRecord, TabletRecord, fits_record, push_counter, push_server,
-    push_table, push_text, scan_record_len, write_scan_record,
+    Item, Items, Records, ScanRecord, ServerRecord, TableRecord, TabletRecord, fits_record,
+    push_counter, push_server, push_table, push_text, scan_record_len, write_scan_record,
 };
 
 pub use select::{MAX_SELECTED, Selection};
@@ -32,7 +37,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub const REQUEST_BYTES: usize = 16;
 
 /// The fixed header of every request.
-#[derive(Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned)]
+#[derive(
+    Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
+)]
 #[repr(C)]
 pub struct RequestHeader {
     op: u8,
@@ -151,8 +158,9 @@ pub enum Request<'a> {
         /// What to add.
         delta: f64,
     },
-    /// To a master: the next objects of a table, in the order of [`Items`]' cursors. Body of the answer: [`Items`]; `number`: the cursor
-    /// to go on from, while `more` is set, perhaps at another server: of one tablet at a time is told.
+    /// To a master: the next objects of a table, in the order of [`Items`]' cursors. Body of the
+    /// answer: [`Items`]; `number`: the cursor to go on from, while `more` is set, perhaps at
+    /// another server: of one tablet at a time is told.
     Scan {
         /// Table id.
         table: u32,
@@ -164,7 +172,8 @@ pub enum Request<'a> {
         /// Table id.
         table: u32,
     },
-    /// To a master: send this back. What a call costs before there is any store. Body of the answer: the value.
+    /// To a master: send this back. What a call costs before there is any store. Body of the
+    /// answer: the value.
     Echo {
         /// Table id: whose master is asked.
         table: u32,
@@ -199,26 +208,30 @@ pub enum Request<'a> {
     ListTables,
     /// To a coordinator: every server. Body of the answer: [`ServerRecord`]s.
     ListServers,
-    /// To a coordinator: who leads? `number` of the answer: the term, zero when there is but one coordinator. Body: the leader's
-    /// locator. Of one that stands by the answer is [`Status::NotLeading`].
+    /// To a coordinator: who leads? `number` of the answer: the term, zero when there is but one
+    /// coordinator. Body: the leader's locator. Of one that stands by the answer is
+    /// [`Status::NotLeading`].
     WhoLeads,
     /// Server to coordinator: I serve here. `number` of the answer: the server's id.
-    /// Body of the answer: a counter named `cluster`, the cluster's id, and one named `version`, that of the map.
+    /// Body of the answer: a counter named `cluster`, the cluster's id, and one named `version`,
+    /// that of the map.
     Enlist {
         /// The id it had before; zero when it never had one.
         server: u32,
         /// The cluster its data belongs to; zero when it has none.
         cluster: u64,
-        /// Replicas that it keeps of its log on other servers, and then it keeps some for them; zero: its data is on its own disk.
+        /// Replicas that it keeps of its log on other servers, and then it keeps some for them;
+        /// zero: its data is on its own disk.
         copies: u8,
         /// Where clients reach it.
         locator: &'a str,
         /// The rack that it is in ([`is_rack`](crate::is_rack)); empty when nobody has said.
         rack: &'a str,
     },
-    /// Server to coordinator: I serve the tables of map version `known`; answer when there is a newer
-    /// one, or after a while. `number`: its version. Body of the answer: an [`Assignment`]; [`Status::WrongCluster`], with
-    /// the reason, from a coordinator whose metadata are another cluster's, or older than what the server has seen.
+    /// Server to coordinator: I serve the tables of map version `known`; answer when there is a
+    /// newer one, or after a while. `number`: its version. Body of the answer: an
+    /// [`Assignment`]; [`Status::WrongCluster`], with the reason, from a coordinator whose
+    /// metadata are another cluster's, or older than what the server has seen.
     Assignments {
         /// Who asks.
         server: u32,
@@ -227,23 +240,26 @@ pub enum Request<'a> {
         /// What it knows of its cluster.
         seen: &'a Seen,
     },
-    /// Server to coordinator: a copy of the catalog, which I keep so that your metadata can be made again. `number`: its
-    /// version. Otherwise answered as [`Assignments`](Self::Assignments) is.
+    /// Server to coordinator: a copy of the catalog, which I keep so that your metadata can be made
+    /// again. `number`: its version. Otherwise answered as [`Assignments`](Self::Assignments)
+    /// is.
     CopyCatalog {
         /// Who asks.
         server: u32,
         /// What it knows of its cluster.
         seen: &'a Seen,
     },
-    /// Server to coordinator: open heads of my log below this segment are void. Answered when that is durable.
+    /// Server to coordinator: open heads of my log below this segment are void. Answered when that
+    /// is durable.
     Void {
         /// Whose log.
         server: u32,
         /// The least segment that counts though it is open.
         segment: u64,
     },
-    /// Server to coordinator: what I was to bring back of a server that is gone is here, and durable, or cannot be had for
-    /// now. Answered when others may know; `Refused` when it was not, or is no longer, mine to bring back.
+    /// Server to coordinator: what I was to bring back of a server that is gone is here, and
+    /// durable, or cannot be had for now. Answered when others may know; `Refused` when it was
+    /// not, or is no longer, mine to bring back.
     Recovered {
         /// Who says so.
         server: u32,
@@ -252,8 +268,8 @@ pub enum Request<'a> {
         /// Why it cannot be had; empty when it is there.
         failure: &'a str,
     },
-    /// To a coordinator: have another server serve a tablet, or a part of one. Answered when that is written down; it is done when the
-    /// table's record says so.
+    /// To a coordinator: have another server serve a tablet, or a part of one. Answered when that
+    /// is written down; it is done when the table's record says so.
     MoveTablet {
         /// Table id.
         table: u32,
@@ -262,15 +278,17 @@ pub enum Request<'a> {
         /// Which of its objects.
         range: &'a Stretch,
     },
-    /// To a coordinator: have a server's tablets moved to others, and give it no more; or let it have some again.
+    /// To a coordinator: have a server's tablets moved to others, and give it no more; or let it
+    /// have some again.
     Drain {
         /// Which server.
         server: u32,
         /// Whether it is to be drained.
         drain: bool,
     },
-    /// Server to master: give me more of the tablet that is to move from you to me. Body of the answer: the version that new objects
-    /// have at least, then entries. `number`: the cursor to go on from, or how many changes are left; `more` while there is any.
+    /// Server to master: give me more of the tablet that is to move from you to me. Body of the
+    /// answer: the version that new objects have at least, then entries. `number`: the cursor
+    /// to go on from, or how many changes are left; `more` while there is any.
     Collect {
         /// Which move.
         order: u64,
@@ -279,7 +297,8 @@ pub enum Request<'a> {
         /// From where on.
         from: &'a Collected,
     },
-    /// Server to coordinator: what my tablets hold, and how much is asked of them. Those beyond [`MAX_LOADS`] are left out.
+    /// Server to coordinator: what my tablets hold, and how much is asked of them. Those beyond
+    /// [`MAX_LOADS`] are left out.
     Loads {
         /// Who says so.
         server: u32,
@@ -293,7 +312,9 @@ pub enum Request<'a> {
 }
 
 /// What a server has brought back: see [`Request::Recovered`].
-#[derive(Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned)]
+#[derive(
+    Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
+)]
 #[repr(C)]
 pub struct BroughtBack {
     /// Which order that was.
@@ -302,13 +323,27 @@ pub struct BroughtBack {
     pub since: U64,
 }
 
-/// What a server knows of its cluster, by which a coordinator with other or older metadata is recognised.
-#[derive(Clone, Copy, Debug, Default, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned)]
+/// What a server knows of its cluster, by which a coordinator with other or older metadata is
+/// recognised.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    Eq,
+    FromBytes,
+    Immutable,
+    IntoBytes,
+    KnownLayout,
+    PartialEq,
+    Unaligned,
+)]
 #[repr(C)]
 pub struct Seen {
     /// The cluster's id; zero if it has none.
     pub cluster: U64,
-    /// The highest version of the map that it has been given, in this life or, as far as its disk holds, an earlier one.
+    /// The highest version of the map that it has been given, in this life or, as far as its disk
+    /// holds, an earlier one.
     pub version: U64,
 }
 
@@ -316,7 +351,9 @@ pub struct Seen {
 pub const MAX_LOADS: usize = 1024;
 
 /// What a tablet is to who serves it: see [`Request::Loads`].
-#[derive(Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned)]
+#[derive(
+    Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
+)]
 #[repr(C)]
 pub struct Load {
     /// Table id.
@@ -432,14 +469,22 @@ impl<'a> Request<'a> {
                 let (code, argument) = condition.encode();
                 (REMOVE, code, table, argument, key, NOTHING)
             }
-            Self::IncrementI64 { table, key, delta } => (INCREMENT_I64, 0, table, delta.cast_unsigned(), key, NOTHING),
-            Self::IncrementF64 { table, key, delta } => (INCREMENT_F64, 0, table, delta.to_bits(), key, NOTHING),
+            Self::IncrementI64 { table, key, delta } => {
+                (INCREMENT_I64, 0, table, delta.cast_unsigned(), key, NOTHING)
+            }
+            Self::IncrementF64 { table, key, delta } => {
+                (INCREMENT_F64, 0, table, delta.to_bits(), key, NOTHING)
+            }
             Self::Scan { table, after: None } => (SCAN, 0, table, 0, NOTHING, NOTHING),
-            Self::Scan { table, after: Some(after) } => (SCAN, CONTINUE, table, after, NOTHING, NOTHING),
+            Self::Scan { table, after: Some(after) } => {
+                (SCAN, CONTINUE, table, after, NOTHING, NOTHING)
+            }
             Self::TableStats { table } => (TABLE_STATS, 0, table, 0, NOTHING, NOTHING),
             Self::Echo { table, value } => (ECHO, 0, table, 0, NOTHING, value),
             Self::ServerStats => (SERVER_STATS, 0, 0, 0, NOTHING, NOTHING),
-            Self::CreateTable { name, tablets } => (CREATE_TABLE, 0, tablets, 0, name.as_bytes(), NOTHING),
+            Self::CreateTable { name, tablets } => {
+                (CREATE_TABLE, 0, tablets, 0, name.as_bytes(), NOTHING)
+            }
             Self::DropTable { name } => (DROP_TABLE, 0, 0, 0, name.as_bytes(), NOTHING),
             Self::FindTable { name } => (FIND_TABLE, 0, 0, 0, name.as_bytes(), NOTHING),
             Self::LocateTable { table } => (LOCATE_TABLE, 0, table, 0, NOTHING, NOTHING),
@@ -449,14 +494,26 @@ impl<'a> Request<'a> {
             Self::Enlist { server, cluster, copies, locator, rack } => {
                 (ENLIST, copies, server, cluster, locator.as_bytes(), rack.as_bytes())
             }
-            Self::Assignments { server, known, seen } => (ASSIGNMENTS, 0, server, known, seen.as_bytes(), NOTHING),
-            Self::CopyCatalog { server, seen } => (COPY_CATALOG, 0, server, 0, seen.as_bytes(), NOTHING),
+            Self::Assignments { server, known, seen } => {
+                (ASSIGNMENTS, 0, server, known, seen.as_bytes(), NOTHING)
+            }
+            Self::CopyCatalog { server, seen } => {
+                (COPY_CATALOG, 0, server, 0, seen.as_bytes(), NOTHING)
+            }
             Self::Void { server, segment } => (VOID, 0, server, segment, NOTHING, NOTHING),
-            Self::Recovered { server, what, failure } => (RECOVERED, 0, server, 0, what.as_bytes(), failure.as_bytes()),
-            Self::Loads { server, capacity, loads } => (LOADS, 0, server, capacity, NOTHING, loads.as_bytes()),
-            Self::MoveTablet { table, to, range } => (MOVE_TABLET, 0, table, to.into(), range.as_bytes(), NOTHING),
+            Self::Recovered { server, what, failure } => {
+                (RECOVERED, 0, server, 0, what.as_bytes(), failure.as_bytes())
+            }
+            Self::Loads { server, capacity, loads } => {
+                (LOADS, 0, server, capacity, NOTHING, loads.as_bytes())
+            }
+            Self::MoveTablet { table, to, range } => {
+                (MOVE_TABLET, 0, table, to.into(), range.as_bytes(), NOTHING)
+            }
             Self::Drain { server, drain } => (DRAIN, drain.into(), server, 0, NOTHING, NOTHING),
-            Self::Collect { order, stage, from } => (COLLECT, stage.code(), 0, order, from.as_bytes(), NOTHING),
+            Self::Collect { order, stage, from } => {
+                (COLLECT, stage.code(), 0, order, from.as_bytes(), NOTHING)
+            }
             Self::Backup(request) => {
                 let (header, bytes) = request.parts();
                 return (header, NOTHING, bytes);
@@ -464,7 +521,17 @@ impl<'a> Request<'a> {
         };
         assert!(key.len() <= MAX_KEY, "key within limits");
         let key_len = U16::new(u16::try_from(key.len()).expect("checked"));
-        (RequestHeader { op, condition, key_len, table: U32::new(table), argument: U64::new(argument) }, key, value)
+        (
+            RequestHeader {
+                op,
+                condition,
+                key_len,
+                table: U32::new(table),
+                argument: U64::new(argument),
+            },
+            key,
+            value,
+        )
     }
 
     /// Parses a request without an operation's id.
@@ -516,7 +583,8 @@ impl<'a> Request<'a> {
             };
         }
         let (table, argument) = (header.table.get(), header.argument.get());
-        if matches!(header.op, READ..=TABLE_STATS | ECHO | LOCATE_TABLE) && table & COMPLETIONS != 0 {
+        if matches!(header.op, READ..=TABLE_STATS | ECHO | LOCATE_TABLE) && table & COMPLETIONS != 0
+        {
             return Err(Malformed::Table(table));
         }
         if !matches!(header.op, WRITE | ECHO | RECOVERED | ENLIST | LOADS) && !value.is_empty() {
@@ -526,13 +594,25 @@ impl<'a> Request<'a> {
             Ok(name) if (1..=MAX_TABLE_NAME).contains(&name.len()) => Ok(name),
             _ => Err(Malformed::Name),
         };
-        let seen = || Seen::ref_from_bytes(key).map_err(|_| Malformed::Short(REQUEST_BYTES + key.len()));
-        let keyless = |request| if key.is_empty() { Ok(request) } else { Err(Malformed::Trailing(key.len())) };
+        let seen =
+            || Seen::ref_from_bytes(key).map_err(|_| Malformed::Short(REQUEST_BYTES + key.len()));
+        let keyless = |request| {
+            if key.is_empty() { Ok(request) } else { Err(Malformed::Trailing(key.len())) }
+        };
         match header.op {
             READ => Ok(Self::Read { table, key }),
             WRITE | ECHO if value.len() > MAX_VALUE => Err(Malformed::ValueTooLarge(value.len())),
-            WRITE => Ok(Self::Write { table, key, value, condition: Condition::parse(header.condition, argument)? }),
-            REMOVE => Ok(Self::Remove { table, key, condition: Condition::parse(header.condition, argument)? }),
+            WRITE => Ok(Self::Write {
+                table,
+                key,
+                value,
+                condition: Condition::parse(header.condition, argument)?,
+            }),
+            REMOVE => Ok(Self::Remove {
+                table,
+                key,
+                condition: Condition::parse(header.condition, argument)?,
+            }),
             INCREMENT_I64 => Ok(Self::IncrementI64 { table, key, delta: argument.cast_signed() }),
             INCREMENT_F64 => Ok(Self::IncrementF64 { table, key, delta: f64::from_bits(argument) }),
             SCAN => match header.condition {
@@ -552,41 +632,65 @@ impl<'a> Request<'a> {
             LIST_SERVERS => keyless(Self::ListServers),
             WHO_LEADS => keyless(Self::WhoLeads),
             ENLIST => {
-                let rack = str::from_utf8(value).ok().filter(|rack| rack.is_empty() || crate::is_rack(rack));
+                let rack = str::from_utf8(value)
+                    .ok()
+                    .filter(|rack| rack.is_empty() || crate::is_rack(rack));
                 let (locator, rack) = (name()?, rack.ok_or(Malformed::Rack)?);
-                Ok(Self::Enlist { server: table, cluster: argument, copies: header.condition, locator, rack })
+                Ok(Self::Enlist {
+                    server: table,
+                    cluster: argument,
+                    copies: header.condition,
+                    locator,
+                    rack,
+                })
             }
             ASSIGNMENTS => Ok(Self::Assignments { server: table, known: argument, seen: seen()? }),
             COPY_CATALOG => Ok(Self::CopyCatalog { server: table, seen: seen()? }),
             VOID => keyless(Self::Void { server: table, segment: argument }),
             RECOVERED => {
-                let what = BroughtBack::ref_from_bytes(key).map_err(|_| Malformed::Short(REQUEST_BYTES + key.len()))?;
-                let failure = str::from_utf8(value).ok().filter(|failure| failure.len() <= MAX_TABLE_NAME);
-                Ok(Self::Recovered { server: table, what, failure: failure.ok_or(Malformed::Name)? })
+                let what = BroughtBack::ref_from_bytes(key)
+                    .map_err(|_| Malformed::Short(REQUEST_BYTES + key.len()))?;
+                let failure =
+                    str::from_utf8(value).ok().filter(|failure| failure.len() <= MAX_TABLE_NAME);
+                Ok(Self::Recovered {
+                    server: table,
+                    what,
+                    failure: failure.ok_or(Malformed::Name)?,
+                })
             }
             MOVE_TABLET => {
-                let range = Stretch::ref_from_bytes(key).map_err(|_| Malformed::Short(REQUEST_BYTES + key.len()))?;
+                let range = Stretch::ref_from_bytes(key)
+                    .map_err(|_| Malformed::Short(REQUEST_BYTES + key.len()))?;
                 let to = u32::try_from(argument).map_err(|_| Malformed::Server(u32::MAX))?;
                 range.range().ok_or(Malformed::Stretch)?;
                 Ok(Self::MoveTablet { table, to, range })
             }
             LOADS => {
-                let loads = <[Load]>::ref_from_bytes(value).ok().filter(|loads| loads.len() <= MAX_LOADS);
-                let loads = loads.filter(|loads| loads.iter().all(|load| load.range.range().is_some()));
-                keyless(Self::Loads { server: table, capacity: argument, loads: loads.ok_or(Malformed::Stretch)? })
+                let loads =
+                    <[Load]>::ref_from_bytes(value).ok().filter(|loads| loads.len() <= MAX_LOADS);
+                let loads =
+                    loads.filter(|loads| loads.iter().all(|load| load.range.range().is_some()));
+                keyless(Self::Loads {
+                    server: table,
+                    capacity: argument,
+                    loads: loads.ok_or(Malformed::Stretch)?,
+                })
             }
             DRAIN if header.condition > 1 => Err(Malformed::Condition(header.condition)),
             DRAIN => keyless(Self::Drain { server: table, drain: header.condition == 1 }),
             COLLECT => {
-                let from = Collected::ref_from_bytes(key).map_err(|_| Malformed::Short(REQUEST_BYTES + key.len()))?;
-                let stage = Stage::of(header.condition).ok_or(Malformed::Stage(header.condition))?;
+                let from = Collected::ref_from_bytes(key)
+                    .map_err(|_| Malformed::Short(REQUEST_BYTES + key.len()))?;
+                let stage =
+                    Stage::of(header.condition).ok_or(Malformed::Stage(header.condition))?;
                 Ok(Self::Collect { order: argument, stage, from })
             }
             other => Err(Malformed::Op(other)),
         }
     }
 
-    /// The table whose master it is for; `None` for what is asked of a server as a whole or of a coordinator.
+    /// The table whose master it is for; `None` for what is asked of a server as a whole or of a
+    /// coordinator.
     #[must_use]
     #[inline]
     pub fn table(&self) -> Option<u32> {
@@ -617,8 +721,8 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Where what it is for stands in its table's order, with keys hashed by `seed`: whoever has the tablet there is asked. The
-    /// beginning, if it is about the table as a whole.
+    /// Where what it is for stands in its table's order, with keys hashed by `seed`: whoever has
+    /// the tablet there is asked. The beginning, if it is about the table as a whole.
     #[must_use]
     #[inline]
     pub fn position(&self, seed: u64) -> u64 {
@@ -633,10 +737,17 @@ impl<'a> Request<'a> {
     #[must_use]
     #[inline]
     pub fn changes_object(&self) -> bool {
-        matches!(self, Self::Write { .. } | Self::Remove { .. } | Self::IncrementI64 { .. } | Self::IncrementF64 { .. })
+        matches!(
+            self,
+            Self::Write { .. }
+                | Self::Remove { .. }
+                | Self::IncrementI64 { .. }
+                | Self::IncrementF64 { .. }
+        )
     }
 
-    /// Whether executing it twice is the same as once, so that it may be sent again when an answer is lost.
+    /// Whether executing it twice is the same as once, so that it may be sent again when an answer
+    /// is lost.
     #[must_use]
     pub fn is_idempotent(&self) -> bool {
         !self.changes_object() && !matches!(self, Self::DropTable { .. })

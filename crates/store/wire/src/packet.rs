@@ -17,10 +17,12 @@ pub const HEADER_BYTES: usize = 24;
 /// Most slots a session can have: the bits of [`Header::slot`] that number them.
 pub const MAX_SLOTS: usize = 64;
 
-/// Flag in [`Header::slot`]: sent by the session's server. `session` is then an index at the client.
+/// Flag in [`Header::slot`]: sent by the session's server. `session` is then an index at the
+/// client.
 pub const FROM_SERVER: u8 = 0x80;
 
-/// Flag in [`Header::slot`] of a [`Kind::Response`]: the server holds memory until a [`Kind::Ack`] comes.
+/// Flag in [`Header::slot`] of a [`Kind::Response`]: the server holds memory until a [`Kind::Ack`]
+/// comes.
 pub const HELD: u8 = 0x40;
 
 /// The slot's number in [`Header::slot`].
@@ -37,8 +39,8 @@ pub enum Kind {
     Connect = 1,
     /// Server to client: the session is open. Payload: [`Accept`].
     Accept = 2,
-    /// Server to client: no. `offset` is a [`Refusal`]; `session` and `token` are those of the packet
-    /// refused, or the client's index and nonce when that was a `Connect`.
+    /// Server to client: no. `offset` is a [`Refusal`]; `session` and `token` are those of the
+    /// packet refused, or the client's index and nonce when that was a `Connect`.
     Refuse = 3,
     /// Client to server: a fragment of a request.
     Request = 4,
@@ -48,7 +50,8 @@ pub enum Kind {
     Grant = 6,
     /// Receiver of a long message to its sender: send `total` bytes from `offset` again.
     Resend = 7,
-    /// To whoever asked again: the request is being worked on, or the bytes will come; keep waiting.
+    /// To whoever asked again: the request is being worked on, or the bytes will come; keep
+    /// waiting.
     Busy = 8,
     /// Server to client: not executed; ask again after `offset` microseconds.
     Retry = 9,
@@ -114,12 +117,15 @@ impl TryFrom<u32> for Refusal {
 }
 
 /// The fixed header of every packet.
-#[derive(Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned)]
+#[derive(
+    Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
+)]
 #[repr(C)]
 pub struct Header {
     /// A [`Kind`].
     pub kind: u8,
-    /// Slot of the session that the request lives in ([`SLOT_MASK`]), and flags ([`FROM_SERVER`], [`HELD`]).
+    /// Slot of the session that the request lives in ([`SLOT_MASK`]), and flags ([`FROM_SERVER`],
+    /// [`HELD`]).
     pub slot: u8,
     /// Bytes of payload that follow this header.
     pub payload: U16,
@@ -196,10 +202,12 @@ pub struct Packet<'a> {
 /// Splits the first packet off a frame; returns it and the rest of the frame.
 ///
 /// # Errors
-/// [`Malformed`], by which the rest of the frame is lost too: there is no way to find the next packet.
+/// [`Malformed`], by which the rest of the frame is lost too: there is no way to find the next
+/// packet.
 #[inline]
 pub fn split(frame: &[u8]) -> Result<(Packet<'_>, &[u8]), Malformed> {
-    let (header, rest) = Header::ref_from_prefix(frame).map_err(|_| Malformed::Short(frame.len()))?;
+    let (header, rest) =
+        Header::ref_from_prefix(frame).map_err(|_| Malformed::Short(frame.len()))?;
     let kind = Kind::try_from(header.kind)?;
     let promised = usize::from(header.payload.get());
     if promised > rest.len() {
@@ -209,8 +217,11 @@ pub fn split(frame: &[u8]) -> Result<(Packet<'_>, &[u8]), Malformed> {
     Ok((Packet { kind, header, payload }, rest))
 }
 
-/// Payload of [`Kind::Connect`], at its beginning: zeroes may follow, so that the frame is as long as those to come.
-#[derive(Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned)]
+/// Payload of [`Kind::Connect`], at its beginning: zeroes may follow, so that the frame is as long
+/// as those to come.
+#[derive(
+    Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
+)]
 #[repr(C)]
 pub struct Connect {
     /// [`PROTOCOL_VERSION`] of the client.
@@ -225,8 +236,11 @@ pub struct Connect {
     pub mtu: U32,
 }
 
-/// Payload of [`Kind::Accept`], at its beginning: as many bytes follow as the frame that it answers has room for.
-#[derive(Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned)]
+/// Payload of [`Kind::Accept`], at its beginning: as many bytes follow as the frame that it answers
+/// has room for.
+#[derive(
+    Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
+)]
 #[repr(C)]
 pub struct Accept {
     /// The `Connect` this answers.

@@ -1,7 +1,8 @@
 //! Tablets: tables in parts, each of which is with a server of its own.
 //!
-//! All objects of a table stand in one order, that of their keys' [`position`]s, in which scans give them too; a tablet is a run of that
-//! order. The hash is seeded by the cluster's id, so that nobody outside can choose keys that all fall together.
+//! All objects of a table stand in one order, that of their keys' [`position`]s, in which scans
+//! give them too; a tablet is a run of that order. The hash is seeded by the cluster's id, so that
+//! nobody outside can choose keys that all fall together.
 
 use std::fmt;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -13,7 +14,8 @@ pub const MAX_TABLETS: usize = 1024;
 #[inline]
 #[must_use]
 pub fn hash(seed: u64, table: u32, key: &[u8]) -> u64 {
-    // The table's id goes into the seed, times an odd constant so that neighbouring ids differ in high bits too.
+    // The table's id goes into the seed, times an odd constant so that neighbouring ids differ in
+    // high bits too.
     xxh3_64_with_seed(key, seed.wrapping_add(u64::from(table).wrapping_mul(0x9E37_79B9_7F4A_7C15)))
 }
 
@@ -91,7 +93,8 @@ impl Range {
 }
 
 impl fmt::Display for Range {
-    /// As shares of the table, in hexadecimal: `0000..3fff`, `c000..ffff`; all 64 bits where 16 would not tell.
+    /// As shares of the table, in hexadecimal: `0000..3fff`, `c000..ffff`; all 64 bits where 16
+    /// would not tell.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const REST: u64 = u64::MAX >> 16;
         if self.first & REST == 0 && self.last & REST == REST {

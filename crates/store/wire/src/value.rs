@@ -72,7 +72,10 @@ impl ValueType {
         match length {
             INTEGER_LENGTH => Some((Self::Integer, NUMBER_BYTES)),
             DOUBLE_LENGTH => Some((Self::Double, NUMBER_BYTES)),
-            _ => usize::try_from(length).ok().filter(|&len| len <= MAX_VALUE).map(|len| (Self::Bytes, len)),
+            _ => usize::try_from(length)
+                .ok()
+                .filter(|&len| len <= MAX_VALUE)
+                .map(|len| (Self::Bytes, len)),
         }
     }
 }
@@ -179,7 +182,9 @@ pub enum Uncountable {
     NotFinite = 5,
     /// A double was to be added to eight bytes without a type that are no double that anyone counts
     /// with.
-    #[error("the value's 8 bytes are not a double (they were not written by an increment, and look like an integer)")]
+    #[error(
+        "the value's 8 bytes are not a double (they were not written by an increment, and look like an integer)"
+    )]
     NoDouble = 6,
 }
 

@@ -4,8 +4,10 @@ use proptest::prelude::*;
 use sprat_wire::certificate::{BadCertificate, Certificate, Grant, MAX_CERTIFICATE, Rights, Role};
 
 fn grants() -> impl Strategy<Value = Vec<Grant>> {
-    let grant = ("[a-z*]{1,20}", any::<bool>())
-        .prop_map(|(pattern, write)| Grant { pattern, rights: if write { Rights::Write } else { Rights::Read } });
+    let grant = ("[a-z*]{1,20}", any::<bool>()).prop_map(|(pattern, write)| Grant {
+        pattern,
+        rights: if write { Rights::Write } else { Rights::Read },
+    });
     proptest::collection::vec(grant, 0..8)
 }
 
@@ -61,10 +63,19 @@ fn slowly(pattern: &[u8], name: &[u8]) -> bool {
 #[test]
 fn long_ones_are_refused() {
     let grant = Grant { pattern: "x".repeat(255), rights: Rights::Read };
-    let mut certificate =
-        Certificate { role: Role::Client, name: "x".into(), key: [0; 32], from: 0, until: 1, grants: vec![grant; 4] };
+    let mut certificate = Certificate {
+        role: Role::Client,
+        name: "x".into(),
+        key: [0; 32],
+        from: 0,
+        until: 1,
+        grants: vec![grant; 4],
+    };
     assert_eq!(certificate.encode(), Err(BadCertificate::Length(52 + 1 + 4 * 257 + 64)));
     certificate.grants.truncate(3);
     assert!(certificate.encode().unwrap().len() + 64 <= MAX_CERTIFICATE);
-    assert_eq!(Certificate::parse(&[0; MAX_CERTIFICATE + 1]).unwrap_err(), BadCertificate::Length(MAX_CERTIFICATE + 1));
+    assert_eq!(
+        Certificate::parse(&[0; MAX_CERTIFICATE + 1]).unwrap_err(),
+        BadCertificate::Length(MAX_CERTIFICATE + 1)
+    );
 }

@@ -99,13 +99,17 @@ fn the_layout_does_not_change() {
         value_type: ValueType::Bytes,
     };
     let bytes = bytes_of(&entry);
-    assert_eq!(bytes[4..], [1, 0, 0, 0, 2, 0, 0, 0, 0, 0, 1, 0, 2, 0, 0x80 | 0x20, b'k', b'v', b'w']);
+    assert_eq!(
+        bytes[4..],
+        [1, 0, 0, 0, 2, 0, 0, 0, 0, 0, 1, 0, 2, 0, 0x80 | 0x20, b'k', b'v', b'w']
+    );
     assert_eq!(bytes[..4], crc32c::crc32c(&bytes[4..]).to_le_bytes());
 }
 
 /// Entries as programs wrote them before values had types: the 8 bytes of an integer counter, and
 /// of a double counter.
-const OLD_COUNTERS: [(&[u8], &[u8]); 2] = [(b"visits", b"\x05\0\0\0\0\0\0\0"), (b"heat", b"\0\0\0\0\0\0\xe0\x3f")];
+const OLD_COUNTERS: [(&[u8], &[u8]); 2] =
+    [(b"visits", b"\x05\0\0\0\0\0\0\0"), (b"heat", b"\0\0\0\0\0\0\xe0\x3f")];
 
 #[test]
 fn counters_from_before_types_are_read_and_take_a_type() {
@@ -119,7 +123,27 @@ fn counters_from_before_types_are_read_and_take_a_type() {
         value_type: ValueType::Bytes,
     };
     for (key, value) in OLD_COUNTERS {
-        let mut old = vec![0, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 0, 0, u8::try_from(key.len()).unwrap(), 0, 8, 0, 0x20];
+        let mut old = vec![
+            0,
+            0,
+            0,
+            0,
+            1,
+            0,
+            0,
+            0,
+            2,
+            0,
+            0,
+            0,
+            0,
+            0,
+            u8::try_from(key.len()).unwrap(),
+            0,
+            8,
+            0,
+            0x20,
+        ];
         old.extend(key.iter().chain(value));
         let crc = crc32c::crc32c(&old[4..]).to_le_bytes();
         old[..4].copy_from_slice(&crc);
@@ -131,15 +155,25 @@ fn counters_from_before_types_are_read_and_take_a_type() {
     assert_eq!(Number::Double(1.0).added_to(Some(half)), Ok(Number::Double(1.5)));
     assert_eq!(Number::Double(1.0).added_to(Some(five)), Err(Uncountable::NoDouble));
     let below_zero = (-5i64).to_le_bytes();
-    assert_eq!(Number::Double(1.0).added_to(Some((ValueType::Bytes, &below_zero))), Err(Uncountable::NoDouble));
+    assert_eq!(
+        Number::Double(1.0).added_to(Some((ValueType::Bytes, &below_zero))),
+        Err(Uncountable::NoDouble)
+    );
 }
 
 #[test]
 fn a_counter_has_a_type_where_its_length_stands() {
     for (number, length) in [(Number::Integer(-7), 1), (Number::Double(0.25), 2)] {
         let (value, value_type) = (number.bytes(), number.value_type());
-        let entry =
-            Entry { kind: Kind::Object, successor: false, table: 1, version: 2, key: b"k", value: &value, value_type };
+        let entry = Entry {
+            kind: Kind::Object,
+            successor: false,
+            table: 1,
+            version: 2,
+            key: b"k",
+            value: &value,
+            value_type,
+        };
         let bytes = bytes_of(&entry);
         assert_eq!(bytes[16..19], [length, 0, 0x20 | 0x10], "1 MB and so much");
         assert_eq!(Entry::parse_checked(&bytes), Ok(entry));
@@ -147,7 +181,10 @@ fn a_counter_has_a_type_where_its_length_stands() {
         for kind in [0x40, 0x60] {
             let mut other = bytes.clone();
             other[18] = other[18] & 0x1f | kind;
-            assert!(matches!(Entry::parse(&other), Err(Malformed::Length(_))), "only objects are counters");
+            assert!(
+                matches!(Entry::parse(&other), Err(Malformed::Length(_))),
+                "only objects are counters"
+            );
         }
         let mut longer = bytes;
         longer[16] = 3;

@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 use sprat_wire::SEGMENT_BYTES;
 use sprat_wire::frame::{
-    BLOCK_BYTES, BadChunk, BadFileHeader, CHUNK_HEADER_BYTES, ChunkHeader, FRAME_BYTES, FileHeader, Seal, Seed,
-    find_chunks,
+    BLOCK_BYTES, BadChunk, BadFileHeader, CHUNK_HEADER_BYTES, ChunkHeader, FRAME_BYTES, FileHeader,
+    Seal, Seed, find_chunks,
 };
 
 fn file_header() -> FileHeader {
@@ -25,18 +25,35 @@ fn seal() -> impl Strategy<Value = Seal> {
 
 fn chunk() -> impl Strategy<Value = (ChunkHeader, Vec<u8>)> {
     let flags = (any::<bool>(), any::<bool>());
-    (any::<u64>(), any::<u32>(), any::<u32>(), flags, seal(), prop::collection::vec(any::<u8>(), 0..300)).prop_flat_map(
-        |(segment, incarnation, offset, (head, buffered), seal, mut payload)| {
-            if seal == Seal::Cut {
-                payload.clear();
-            }
-            let length = u32::try_from(payload.len()).unwrap();
-            (0..=offset).prop_map(move |durable| {
-                let header = ChunkHeader { segment, incarnation, offset, length, durable, head, seal, buffered };
-                (header, payload.clone())
-            })
-        },
+    (
+        any::<u64>(),
+        any::<u32>(),
+        any::<u32>(),
+        flags,
+        seal(),
+        prop::collection::vec(any::<u8>(), 0..300),
     )
+        .prop_flat_map(
+            |(segment, incarnation, offset, (head, buffered), seal, mut payload)| {
+                if seal == Seal::Cut {
+                    payload.clear();
+                }
+                let length = u32::try_from(payload.len()).unwrap();
+                (0..=offset).prop_map(move |durable| {
+                    let header = ChunkHeader {
+                        segment,
+                        incarnation,
+                        offset,
+                        length,
+                        durable,
+                        head,
+                        seal,
+                        buffered,
+                    };
+                    (header, payload.clone())
+                })
+            },
+        )
 }
 
 fn encode(seed: Seed, header: &ChunkHeader, payload: &[u8]) -> Vec<u8> {

@@ -2,12 +2,14 @@
 
 use proptest::prelude::*;
 use sprat_wire::entry::{Entry, Kind, Role};
-use sprat_wire::once::{COMPLETIONS, Completion, MAX_COMPLETION, MAX_LANES, MAX_RESULT, OperationId};
+use sprat_wire::once::{
+    COMPLETIONS, Completion, MAX_COMPLETION, MAX_LANES, MAX_RESULT, OperationId,
+};
 use sprat_wire::op::{
-    Answer, Assignment, BackupRequest, BroughtBack, Collected, Condition, Item, Items, Load, Malformed, MoveOrder,
-    Records, RecoveryOrder, ReplicaId, ReplicaRecord, Request, Seen, Selection, ServerRecord, Stage, Status, Stretch,
-    TableRecord, TabletRecord, encode_answer, fits_record, push_counter, push_replica, push_server, push_table,
-    write_scan_record,
+    Answer, Assignment, BackupRequest, BroughtBack, Collected, Condition, Item, Items, Load,
+    Malformed, MoveOrder, Records, RecoveryOrder, ReplicaId, ReplicaRecord, Request, Seen,
+    Selection, ServerRecord, Stage, Status, Stretch, TableRecord, TabletRecord, encode_answer,
+    fits_record, push_counter, push_replica, push_server, push_table, write_scan_record,
 };
 use sprat_wire::tablet::{Range, Tablet};
 use sprat_wire::value::ValueType;
@@ -214,17 +216,29 @@ fn records_round_trip() {
         TabletRecord { first: 1 << 63, server: 3, locator: String::new() },
     ];
     let table = TableRecord { id: 7, name: "users".into(), seed: 9, tablets };
-    assert_eq!((table.at(0).server, table.at(u64::MAX >> 1).server, table.at(1 << 63).server), (2, 2, 3));
-    assert_eq!(table.ranges().map(|(range, _)| range.to_string()).collect::<Vec<_>>(), ["0000..7fff", "8000..ffff"]);
+    assert_eq!(
+        (table.at(0).server, table.at(u64::MAX >> 1).server, table.at(1 << 63).server),
+        (2, 2, 3)
+    );
+    assert_eq!(
+        table.ranges().map(|(range, _)| range.to_string()).collect::<Vec<_>>(),
+        ["0000..7fff", "8000..ffff"]
+    );
     assert_eq!(table.locators(), ["", &locator]);
-    let server = ServerRecord { id: 2, silent_ms: 15, locator: "fast+udp:host=::1,port=2".into(), rack: "r1".into() };
+    let server = ServerRecord {
+        id: 2,
+        silent_ms: 15,
+        locator: "fast+udp:host=::1,port=2".into(),
+        rack: "r1".into(),
+    };
     let without = ServerRecord { rack: String::new(), ..server.clone() };
     let mut body = Vec::new();
     push_table(&mut body, &table);
     push_server(&mut body, &server);
     push_server(&mut body, &without);
     push_counter(&mut body, "log_bytes", 42);
-    let replica = ReplicaRecord { segment: MAX_SEGMENT_ID, len: 9, head: true, sealed: false, unsure: true };
+    let replica =
+        ReplicaRecord { segment: MAX_SEGMENT_ID, len: 9, head: true, sealed: false, unsure: true };
     push_replica(&mut body, &replica);
     let mut records = Records::new(&body);
     assert_eq!(records.table(), Some(table));
@@ -240,7 +254,10 @@ fn answers_round_trip() {
     let header = encode_answer(Status::Conflict, true, 3, 9);
     let bytes = [header.as_bytes(), b"body"].concat();
     let answer = Answer::parse(&bytes).unwrap();
-    assert_eq!(answer, Answer { status: Status::Conflict, more: true, count: 3, number: 9, body: b"body" });
+    assert_eq!(
+        answer,
+        Answer { status: Status::Conflict, more: true, count: 3, number: 9, body: b"body" }
+    );
 }
 
 #[test]

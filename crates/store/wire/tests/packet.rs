@@ -1,7 +1,9 @@
 //! The packet header: what is written is read back, and nothing else is ever read.
 
 use proptest::prelude::*;
-use sprat_wire::packet::{self, FROM_SERVER, HEADER_BYTES, HELD, Header, Kind, MAX_SLOTS, Malformed, Refusal};
+use sprat_wire::packet::{
+    self, FROM_SERVER, HEADER_BYTES, HELD, Header, Kind, MAX_SLOTS, Malformed, Refusal,
+};
 use zerocopy::IntoBytes;
 
 fn header(kind: u8, slot: u8, payload: u16) -> Header {
@@ -19,7 +21,8 @@ fn header(kind: u8, slot: u8, payload: u16) -> Header {
 
 #[test]
 fn layout_is_fixed() {
-    let bytes = [1, 0x85, 3, 0, 7, 0, 0, 0, 0xef, 0xbe, 0xad, 0xde, 9, 0, 0, 0, 10, 0, 0, 0, 11, 0, 0, 0];
+    let bytes =
+        [1, 0x85, 3, 0, 7, 0, 0, 0, 0xef, 0xbe, 0xad, 0xde, 9, 0, 0, 0, 10, 0, 0, 0, 11, 0, 0, 0];
     assert_eq!(header(1, 5 | FROM_SERVER, 3).as_bytes(), bytes);
 }
 
@@ -27,9 +30,14 @@ fn layout_is_fixed() {
 fn flags_do_not_disturb_the_slot() {
     for slot in 0..MAX_SLOTS {
         let bits = u8::try_from(slot).unwrap();
-        for (flags, from_server, held) in [(0, false, false), (FROM_SERVER, true, false), (HELD, false, true)] {
+        for (flags, from_server, held) in
+            [(0, false, false), (FROM_SERVER, true, false), (HELD, false, true)]
+        {
             let header = header(5, bits | flags, 0);
-            assert_eq!((header.slot_index(), header.from_server(), header.held()), (slot, from_server, held));
+            assert_eq!(
+                (header.slot_index(), header.from_server(), header.held()),
+                (slot, from_server, held)
+            );
         }
     }
 }
@@ -52,7 +60,10 @@ fn short_and_truncated_frames_are_told_apart() {
     assert_eq!(packet::split(&[]).unwrap_err(), Malformed::Short(0));
     let bytes = header(4, 0, 2);
     assert_eq!(packet::split(&bytes.as_bytes()[..23]).unwrap_err(), Malformed::Short(23));
-    assert_eq!(packet::split(bytes.as_bytes()).unwrap_err(), Malformed::Truncated { promised: 2, present: 0 });
+    assert_eq!(
+        packet::split(bytes.as_bytes()).unwrap_err(),
+        Malformed::Truncated { promised: 2, present: 0 }
+    );
     assert_eq!(packet::split(header(99, 0, 0).as_bytes()).unwrap_err(), Malformed::Kind(99));
 }
 

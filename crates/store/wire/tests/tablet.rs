@@ -5,7 +5,8 @@ use sprat_wire::tablet::{Range, Tablet, hash, position};
 
 fn range() -> impl Strategy<Value = Range> {
     let edge = prop_oneof![any::<u64>(), 0..4_u64, Just(u64::MAX), u64::MAX - 4..];
-    (edge.clone(), edge).prop_map(|(one, other)| Range { first: one.min(other), last: one.max(other) })
+    (edge.clone(), edge)
+        .prop_map(|(one, other)| Range { first: one.min(other), last: one.max(other) })
 }
 
 proptest! {
@@ -48,7 +49,10 @@ fn a_key_stays_where_it_is() {
     assert_eq!(hash(7, 1, b"key"), KEY_OF_TABLE_1);
     assert_eq!(position(7, 1, b"key"), KEY_OF_TABLE_1.reverse_bits());
     assert_ne!(position(7, 1, b"key"), position(7, 2, b"key"));
-    assert_eq!(Tablet { table: 3, range: Range::ALL.parts(4)[1] }.to_string(), "table 3 4000..7fff");
+    assert_eq!(
+        Tablet { table: 3, range: Range::ALL.parts(4)[1] }.to_string(),
+        "table 3 4000..7fff"
+    );
     assert_eq!(Range { first: 1, last: 2 }.to_string(), "0000000000000001..0000000000000002");
 }
 

@@ -1,5 +1,6 @@
-//! Every scenario of the store bench against the peers alone, briefly: `cargo run --release --example peers -- OUTPUT.html`.
-//! Shows that the generator, the peers and the bare path give sane figures on this machine.
+//! Every scenario of the store bench against the peers alone, briefly: `cargo run --release
+//! --example peers -- OUTPUT.html`. Shows that the generator, the peers and the bare path give sane
+//! figures on this machine.
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
 use std::path::PathBuf;
@@ -27,7 +28,9 @@ fn main() -> Result<()> {
     };
     show(scenarios::read_latency(&lab, &systems, Wait::Sleep)?);
     show(scenarios::read_latency(&lab, &systems, Wait::Spin)?);
-    for (durability, clients) in [(Durability::Sync, 1), (Durability::Sync, 50), (Durability::Buffered, 50)] {
+    for (durability, clients) in
+        [(Durability::Sync, 1), (Durability::Sync, 50), (Durability::Buffered, 50)]
+    {
         show(scenarios::durable_write(&lab, &systems, durability, clients)?);
     }
     for mix in [Mix::reads(50, 1), Mix::reads(1, 16), Mix::reads(50, 16), Mix::writes(50, 1)] {
@@ -41,19 +44,30 @@ fn main() -> Result<()> {
     show(contended);
     for memory in scenarios::memory(&lab, &systems, 500_000)? {
         let (each, fill) = (memory.per_object(), memory.fill_per_second);
-        println!("{}: {each:.0} B an object of {}, filled at {fill:.0}/s", memory.system, memory.objects);
+        println!(
+            "{}: {each:.0} B an object of {}, filled at {fill:.0}/s",
+            memory.system, memory.objects
+        );
     }
     for restart in scenarios::restart(&lab, &systems, 500_000)? {
         let (rate, lost) = (restart.per_cpu_second(), restart.lost);
-        println!("{}: {rate:.0} objects replayed a CPU second, {:.2} s, {lost} lost", restart.system, restart.seconds);
+        println!(
+            "{}: {rate:.0} objects replayed a CPU second, {:.2} s, {lost} lost",
+            restart.system, restart.seconds
+        );
     }
     for idle in scenarios::idle(&lab, &systems, Duration::from_secs(2))? {
         println!("{}: {:.2} % of a core when idle", idle.system, idle.cores * 100.0);
     }
     let setup: Setup = lab.setup.clone();
-    let servers: Vec<Box<dyn Server>> = vec![Redis { unix: false }.start(&setup)?, Memcached.start(&setup)?];
+    let servers: Vec<Box<dyn Server>> =
+        vec![Redis { unix: false }.start(&setup)?, Memcached.start(&setup)?];
     let mut targets = servers.iter().map(|server| server.connect(1)).collect::<Result<Vec<_>>>()?;
-    let settings = basic::Settings { rounds: 1, duration: Duration::from_millis(300), ..basic::Settings::default() };
+    let settings = basic::Settings {
+        rounds: 1,
+        duration: Duration::from_millis(300),
+        ..basic::Settings::default()
+    };
     for table in basic::measure(&mut targets, &settings, &mut |_| {})? {
         println!("{}", table.render());
         report.table(&format!("Basic: {}", table.target), &table.table());

@@ -1,5 +1,5 @@
-//! The basic table: 30 B keys, objects of 100 B to 1 MB, read and written by one client, beside the figures
-//! that \[MMS\] published ("RAMCloud on Micro Modular Server with ATOM C2000", May 2014).
+//! The basic table: 30 B keys, objects of 100 B to 1 MB, read and written by one client, beside the
+//! figures that \[MMS\] published ("RAMCloud on Micro Modular Server with ATOM C2000", May 2014).
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -8,7 +8,9 @@ use anyhow::Result;
 use serde::Serialize;
 
 use sprat_measure::hist::Summary;
-use sprat_measure::load::{Entry, Pace, PeriodAverages, Plan, Series, Workload, interleave, preload, preload_range};
+use sprat_measure::load::{
+    Entry, Pace, PeriodAverages, Plan, Series, Workload, interleave, preload, preload_range,
+};
 use sprat_measure::table::Table;
 use sprat_measure::target::{Target, Wait};
 use sprat_units::figure;
@@ -35,7 +37,8 @@ pub enum Kind {
     Write,
 }
 
-/// A line of \[MMS\]'s table. Times in us; bandwidth in its "MB/s", which are MiB/s (100 B in 13.8 us are 6.9 of them).
+/// A line of \[MMS\]'s table. Times in us; bandwidth in its "MB/s", which are MiB/s (100 B in 13.8
+/// us are 6.9 of them).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Published {
     /// Read or write.
@@ -191,7 +194,8 @@ pub fn measure(
     for kind in [Kind::Read, Kind::Write] {
         for &bytes in &settings.sizes {
             progress(&format!("{} {}", figure::object_size(bytes), kind.word()));
-            let keys = settings.keys.unwrap_or((WORKING_SET / bytes.max(1)).clamp(1, MAX_KEYS) as u64);
+            let keys =
+                settings.keys.unwrap_or((WORKING_SET / bytes.max(1)).clamp(1, MAX_KEYS) as u64);
             // Or what earlier sizes left, under keys that this one has not, would take memory
             // beside it.
             for target in targets.iter_mut().filter(|_| keys < held) {
@@ -200,7 +204,9 @@ pub fn measure(
                 target.set_active(false);
             }
             held = keys;
-            for (table, series) in tables.iter_mut().zip(measure_cell(targets, settings, (kind, bytes), keys)?) {
+            for (table, series) in
+                tables.iter_mut().zip(measure_cell(targets, settings, (kind, bytes), keys)?)
+            {
                 table.rows.push(Cell::new(kind, bytes, &series));
             }
         }

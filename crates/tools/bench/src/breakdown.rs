@@ -1,4 +1,5 @@
-//! Where the time of one operation goes: client code, driver and network, server code, driver and network, client code.
+//! Where the time of one operation goes: client code, driver and network, server code, driver and
+//! network, client code.
 //!
 //! ```text
 //! Co   from the call until the driver takes the request over
@@ -9,7 +10,8 @@
 //! Ci   from the driver that brought the answer to the caller
 //! ```
 //!
-//! Client and server are stamped where a request passes into or out of their drivers; the server tells its median.
+//! Client and server are stamped where a request passes into or out of their drivers; the server
+//! tells its median.
 
 use std::time::{Duration, Instant};
 
@@ -29,7 +31,8 @@ use sprat_measure::table::Table;
 use sprat_units::figure;
 
 /// The chapters, in order.
-pub const CHAPTERS: &[Chapter] = &[("memif", memif), ("virtio", virtio), ("fast+udp", udp), ("tcp", tcp)];
+pub const CHAPTERS: &[Chapter] =
+    &[("memif", memif), ("virtio", virtio), ("fast+udp", udp), ("tcp", tcp)];
 
 /// Sizes of objects, bytes.
 pub(crate) const SIZES: [usize; 5] = [100, 1 << 10, 10 << 10, 100 << 10, 1 << 20];
@@ -40,10 +43,12 @@ const SET_BYTES: usize = 16 << 20;
 /// Most objects of a size.
 const MOST_KEYS: usize = 10_000;
 
-/// What a 100 B read of the published system spent, us: client, drivers and network, server, in all; and its ping \[MMS\].
+/// What a 100 B read of the published system spent, us: client, drivers and network, server, in
+/// all; and its ping \[MMS\].
 const PUBLISHED: [f64; 5] = [2.82, 8.35, 3.02, 14.19, 7.0];
 
-/// A stage inside the server, and what tells of it: the counters of the median of its time, and of its events on the average.
+/// A stage inside the server, and what tells of it: the counters of the median of its time, and of
+/// its events on the average.
 pub(crate) struct Stage {
     pub(crate) name: &'static str,
     time: &'static str,
@@ -54,7 +59,11 @@ pub(crate) struct Stage {
 pub(crate) const INSIDE: [Stage; 4] = [
     Stage { name: "rpc", time: "request_rpc_p50_ns", events: "request_rpc_events_milli" },
     Stage { name: "parse", time: "request_parse_p50_ns", events: "request_parse_events_milli" },
-    Stage { name: "look-up, append", time: "request_object_p50_ns", events: "request_object_events_milli" },
+    Stage {
+        name: "look-up, append",
+        time: "request_object_p50_ns",
+        events: "request_object_events_milli",
+    },
     Stage { name: "answer", time: "request_answer_p50_ns", events: "request_answer_events_milli" },
 ];
 
@@ -68,7 +77,8 @@ pub(crate) fn objects(size: usize) -> Objects {
 struct Stages {
     out: f64,
     server: f64,
-    /// Of the server's, in the order of [`INSIDE`]: of other requests, each with a stamp of its own.
+    /// Of the server's, in the order of [`INSIDE`]: of other requests, each with a stamp of its
+    /// own.
     inside: [f64; INSIDE.len()],
     back: f64,
     total: f64,
@@ -145,7 +155,13 @@ fn over(transport: Transport, settings: &Settings, findings: &mut Findings) -> R
         "us",
         goal(0.6),
     );
-    findings.row(&format!("100 B read, {word}: server code"), us(read.server), Some(server), "us", goal(0.25));
+    findings.row(
+        &format!("100 B read, {word}: server code"),
+        us(read.server),
+        Some(server),
+        "us",
+        goal(0.25),
+    );
     findings.row(
         &format!("100 B read, {word}: client code"),
         us(read.out + read.back),
@@ -153,13 +169,34 @@ fn over(transport: Transport, settings: &Settings, findings: &mut Findings) -> R
         "us",
         Goal::Shown,
     );
-    findings.row(&format!("100 B read, {word}: in all"), us(read.total), ping.map(|ns| ns / 1000.0), "us", Goal::Shown);
-    findings.row("one time stamp, of which each of these stages holds one", Some(stamp), None, "ns", Goal::Shown);
+    findings.row(
+        &format!("100 B read, {word}: in all"),
+        us(read.total),
+        ping.map(|ns| ns / 1000.0),
+        "us",
+        Goal::Shown,
+    );
+    findings.row(
+        "one time stamp, of which each of these stages holds one",
+        Some(stamp),
+        None,
+        "ns",
+        Goal::Shown,
+    );
     counts::count(transport, settings, &lab, findings)
 }
 
 fn tell(word: &str, rows: &[(String, Stages)], ping: Option<f64>, findings: &mut Findings) {
-    let mut table = Table::new(&["", "Co", "Ci", "client", "driver + network", "server", "total", "total / ping"]);
+    let mut table = Table::new(&[
+        "",
+        "Co",
+        "Ci",
+        "client",
+        "driver + network",
+        "server",
+        "total",
+        "total / ping",
+    ]);
     for (name, stages) in rows {
         let Stages { out, server, back, total, .. } = *stages;
         let times = [out, back, out + back, stages.path(), server, total].map(figure::time);
@@ -168,14 +205,46 @@ fn tell(word: &str, rows: &[(String, Stages)], ping: Option<f64>, findings: &mut
     }
     if let Some(ping) = ping {
         let (none, time) = (String::new, figure::time(ping));
-        table.row(vec!["ping".to_owned(), none(), none(), none(), time.clone(), none(), time, "1.00x".to_owned()]);
+        table.row(vec![
+            "ping".to_owned(),
+            none(),
+            none(),
+            none(),
+            time.clone(),
+            none(),
+            time,
+            "1.00x".to_owned(),
+        ]);
     }
     let [client, path, server, total, ping] = PUBLISHED.map(|us| figure::time(us * 1000.0));
     let ratio = format!("{:.2}x", PUBLISHED[3] / PUBLISHED[4]);
     let none = String::new;
-    table.row(vec!["100 B read [MMS]".to_owned(), none(), none(), client, path, server, total, ratio]);
-    table.row(vec!["ping [MMS]".to_owned(), none(), none(), none(), ping.clone(), none(), ping, "1.00x".to_owned()]);
-    findings.table(&format!("Where the time goes over {word}: medians, one operation at a time, both spinning"), table);
+    table.row(vec![
+        "100 B read [MMS]".to_owned(),
+        none(),
+        none(),
+        client,
+        path,
+        server,
+        total,
+        ratio,
+    ]);
+    table.row(vec![
+        "ping [MMS]".to_owned(),
+        none(),
+        none(),
+        none(),
+        ping.clone(),
+        none(),
+        ping,
+        "1.00x".to_owned(),
+    ]);
+    findings.table(
+        &format!(
+            "Where the time goes over {word}: medians, one operation at a time, both spinning"
+        ),
+        table,
+    );
 }
 
 /// The stages inside the server.
@@ -186,11 +255,12 @@ fn inside(word: &str, rows: &[(String, Stages)], findings: &mut Findings) {
         let times = stages.inside.iter().chain([&stages.server]).map(|&ns| figure::time(ns));
         table.row(std::iter::once(name.clone()).chain(times).collect());
     }
-    findings.table(&format!("Inside the server over {word}: medians, each with one time stamp"), table);
+    findings
+        .table(&format!("Inside the server over {word}: medians, each with one time stamp"), table);
 }
 
-/// A drawing for each size: its read, its write, and the ping. What goes out and what comes back between the ends is known as a sum
-/// only, and drawn as two halves.
+/// A drawing for each size: its read, its write, and the ping. What goes out and what comes back
+/// between the ends is known as a sum only, and drawn as two halves.
 fn draw(word: &str, rows: &[(String, Stages)], ping: Option<f64>, findings: &mut Findings) {
     const KINDS: [&str; 7] = [
         "client code (Co, Ci)",
@@ -237,10 +307,14 @@ impl Bench {
         while start.elapsed() < self.duration {
             number += 7919;
             let Lap { out, back, total, .. } = self.single.operate_noted(objects, number, write)?;
-            laps.iter_mut().zip([out, back, total]).for_each(|(laps, ticks)| laps.record_ticks(self.scale, ticks));
+            laps.iter_mut()
+                .zip([out, back, total])
+                .for_each(|(laps, ticks)| laps.record_ticks(self.scale, ticks));
         }
         let counters = self.single.counters()?;
-        let told = |name| -> Result<f64> { Ok(counters.get(name).context("a server that is timed")? as f64) };
+        let told = |name| -> Result<f64> {
+            Ok(counters.get(name).context("a server that is timed")? as f64)
+        };
         let server = told("request_p50_ns")?;
         let mut inside = [0.0; INSIDE.len()];
         for (median, stage) in inside.iter_mut().zip(INSIDE) {

@@ -1,7 +1,8 @@
-//! What an operation makes the processor do, stage by stage: the breakdown's stamps, taken from a counter of events instead of a clock.
+//! What an operation makes the processor do, stage by stage: the breakdown's stamps, taken from a
+//! counter of events instead of a clock.
 //!
-//! A pass of its own for each event: reading a counter is a system call, which takes longer than most stages. What the reading
-//! itself counts is taken off, and the kernel's part is left out.
+//! A pass of its own for each event: reading a counter is a system call, which takes longer than
+//! most stages. What the reading itself counts is taken off, and the kernel's part is left out.
 
 use anyhow::{Context, Result};
 use sprat_client::{Client, Mode};
@@ -34,17 +35,25 @@ struct Counted {
     inside: [f64; INSIDE.len()],
 }
 
-/// Counts each event that is asked for, over a transport; those that cannot be counted here are rows that say why.
+/// Counts each event that is asked for, over a transport; those that cannot be counted here are
+/// rows that say why.
 ///
 /// # Errors
 /// When a server cannot be started or breaks.
-pub(crate) fn count(transport: Transport, settings: &Settings, lab: &Lab, findings: &mut Findings) -> Result<()> {
+pub(crate) fn count(
+    transport: Transport,
+    settings: &Settings,
+    lab: &Lab,
+    findings: &mut Findings,
+) -> Result<()> {
     let word = transport.word();
     for &event in &settings.count {
         let parts = [format!("client code, {event}"), format!("server code, {event}")];
         let parts = parts.map(|part| format!("100 B read, {word}: {part}"));
         match Count::start(event) {
-            Err(error) => parts.iter().for_each(|part| findings.missing(part, event.word(), &error.to_string())),
+            Err(error) => parts
+                .iter()
+                .for_each(|part| findings.missing(part, event.word(), &error.to_string())),
             Ok(count) => {
                 drop(count); // it is only to show that there can be one
                 let rows = pass(transport, event, settings, lab)?;
@@ -64,7 +73,12 @@ pub(crate) fn count(transport: Transport, settings: &Settings, lab: &Lab, findin
     Ok(())
 }
 
-fn pass(transport: Transport, event: Event, settings: &Settings, lab: &Lab) -> Result<Vec<Counted>> {
+fn pass(
+    transport: Transport,
+    event: Event,
+    settings: &Settings,
+    lab: &Lab,
+) -> Result<Vec<Counted>> {
     let server = settings.sprat(transport, Mode::Spin).counted(event).launch(&lab.in_memory())?;
     let mut single = Single::new(Client::connect(&server.client_options())?)?;
     let _pinned = Pinned::to(lab.client_core)?;
@@ -81,7 +95,9 @@ fn pass(transport: Transport, event: Event, settings: &Settings, lab: &Lab) -> R
             let (operations, out, back) = operate(&mut single, &objects, write, lab.duration)?;
             let told = single.counters()?;
             let told = |name: &str| -> Result<f64> {
-                let milli = told.get(name).with_context(|| format!("a server that counts, and its {name}"))?;
+                let milli = told
+                    .get(name)
+                    .with_context(|| format!("a server that counts, and its {name}"))?;
                 Ok(milli as f64 / 1000.0)
             };
             let mut inside = [0.0; INSIDE.len()];
@@ -96,9 +112,14 @@ fn pass(transport: Transport, event: Event, settings: &Settings, lab: &Lab) -> R
     Ok(rows)
 }
 
-/// Reads or writes up to [`OPERATIONS`] objects, for up to `duration`. Returns how many, and the sums of what
-/// was counted in the client on the way out and back.
-fn operate(single: &mut Single, objects: &Objects, write: bool, duration: Duration) -> Result<(usize, f64, f64)> {
+/// Reads or writes up to [`OPERATIONS`] objects, for up to `duration`. Returns how many, and the
+/// sums of what was counted in the client on the way out and back.
+fn operate(
+    single: &mut Single,
+    objects: &Objects,
+    write: bool,
+    duration: Duration,
+) -> Result<(usize, f64, f64)> {
     let begun = Instant::now();
     let (mut operations, mut out, mut back) = (0, 0.0, 0.0);
     while operations < OPERATIONS && (operations == 0 || begun.elapsed() < duration) {
@@ -116,7 +137,9 @@ fn table(rows: &[Counted]) -> Table {
     let mut table = Table::new(&[&["", "Co", "Ci", "client", "server (S)"], &names[..]].concat());
     for Counted { name, out, back, server, inside } in rows {
         let events = [&[*out, *back, out + back, *server], &inside[..]].concat();
-        table.row(std::iter::once(name.clone()).chain(events.into_iter().map(figure::digits)).collect());
+        table.row(
+            std::iter::once(name.clone()).chain(events.into_iter().map(figure::digits)).collect(),
+        );
     }
     table
 }

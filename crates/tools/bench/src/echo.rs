@@ -1,5 +1,5 @@
-//! The bare path: datagrams and streams sent back as they came, by a thread of this process. What remains
-//! of a latency when the store is taken away.
+//! The bare path: datagrams and streams sent back as they came, by a thread of this process. What
+//! remains of a latency when the store is taken away.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -76,7 +76,10 @@ impl EchoServer {
             Carrier::Tcp => {
                 let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
                 listener.set_nonblocking(true)?;
-                (listener.local_addr()?, builder.spawn(move || echo_streams(&listener, wait, &theirs))?)
+                (
+                    listener.local_addr()?,
+                    builder.spawn(move || echo_streams(&listener, wait, &theirs))?,
+                )
             }
         };
         drop(binding);
@@ -166,8 +169,9 @@ fn is_transient(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }
 
-/// An echo server of this process as a target: every operation sends one frame and takes it back. Reads
-/// and writes alike; keys and values are not looked at, and the answer counts as `value_bytes` read.
+/// An echo server of this process as a target: every operation sends one frame and takes it back.
+/// Reads and writes alike; keys and values are not looked at, and the answer counts as
+/// `value_bytes` read.
 ///
 /// # Errors
 /// When the server cannot be started or reached.
@@ -200,7 +204,12 @@ pub fn target(
             })
         }
         Carrier::Tcp => {
-            let stream = Pipelined::connect("echo", Frames { value_bytes }, &Endpoint::Tcp(server.addr()), 1)?;
+            let stream = Pipelined::connect(
+                "echo",
+                Frames { value_bytes },
+                &Endpoint::Tcp(server.addr()),
+                1,
+            )?;
             Box::new(TcpEcho { stream, server, frame })
         }
     })
@@ -331,7 +340,9 @@ impl Target for UdpEcho {
                 let bytes = if self.pending.swap_remove(index).read { self.value_bytes } else { 0 };
                 done.push(Completion { tag, outcome: Outcome::Ok { bytes } });
             }
-        } else if let Some(index) = self.pending.iter().position(|sent| sent.at.elapsed() > LOST_AFTER) {
+        } else if let Some(index) =
+            self.pending.iter().position(|sent| sent.at.elapsed() > LOST_AFTER)
+        {
             let tag = self.pending.swap_remove(index).tag;
             done.push(Completion { tag, outcome: Outcome::Error });
         }

@@ -25,7 +25,8 @@ pub struct Rung {
     pub what: &'static str,
     /// How often.
     pub samples: u64,
-    /// Round trips, ns, exact to three digits: the shortest, the median, those that 1 % and 0.1 % are longer than.
+    /// Round trips, ns, exact to three digits: the shortest, the median, those that 1 % and 0.1 %
+    /// are longer than.
     pub min: u64,
     /// See `min`.
     pub p50: u64,
@@ -105,12 +106,17 @@ impl Ladder {
     /// As a table.
     #[must_use]
     pub fn table(&self) -> Table {
-        let mut table = Table::new(&["over", "round trip", "min", "p50", "p99", "p99.9", "samples"]);
+        let mut table =
+            Table::new(&["over", "round trip", "min", "p50", "p99", "p99.9", "samples"]);
         for rung in &self.rungs {
             let times = [rung.min, rung.p50, rung.p99, rung.p999].map(|ns| figure::time(ns as f64));
             table.row(
-                [vec![self.transport.clone(), rung.what.to_owned()], times.to_vec(), vec![rung.samples.to_string()]]
-                    .concat(),
+                [
+                    vec![self.transport.clone(), rung.what.to_owned()],
+                    times.to_vec(),
+                    vec![rung.samples.to_string()],
+                ]
+                .concat(),
             );
         }
         table

@@ -1,7 +1,8 @@
 //! Promises, measured beside peers in one run, and judged.
 //!
-//! Each chapter starts the systems it compares, measures them turn by turn, and gives rows of goals; what could not be
-//! measured is a row that is missed. Rows with no goal say what a reader would ask next.
+//! Each chapter starts the systems it compares, measures them turn by turn, and gives rows of
+//! goals; what could not be measured is a row that is missed. Rows with no goal say what a reader
+//! would ask next.
 
 use std::path::PathBuf;
 
@@ -57,8 +58,8 @@ enum Page {
 /// A part of a run, by the name that [`Settings::only`] looks in.
 pub type Chapter = (&'static str, fn(&Settings, &mut Findings) -> Result<()>);
 
-/// Runs the chapters one after another; `progress` is told which begins, and its rows, tables and notes when it has ended.
-/// One that fails is a missed row, and the others go on.
+/// Runs the chapters one after another; `progress` is told which begins, and its rows, tables and
+/// notes when it has ended. One that fails is a missed row, and the others go on.
 pub fn run(chapters: &[Chapter], settings: &Settings, progress: &mut dyn FnMut(&str)) -> Findings {
     let mut findings = Findings::default();
     for &(name, chapter) in chapters {
@@ -68,7 +69,13 @@ pub fn run(chapters: &[Chapter], settings: &Settings, progress: &mut dyn FnMut(&
         progress(&format!("{name} (load average {:.1})", load_average()));
         let (first, first_page) = (findings.rows.len(), findings.pages.len());
         if let Err(error) = chapter(settings, &mut findings) {
-            findings.rows.push(Row::new(format!("{name}: {error:#}"), None, None, "-", Goal::AtLeast(0.0)));
+            findings.rows.push(Row::new(
+                format!("{name}: {error:#}"),
+                None,
+                None,
+                "-",
+                Goal::AtLeast(0.0),
+            ));
         }
         let load = load_average();
         for row in &mut findings.rows[first..] {
@@ -100,7 +107,14 @@ impl Findings {
         }
     }
 
-    pub(crate) fn row(&mut self, name: &str, ours: Option<f64>, peer: Option<f64>, unit: &str, goal: Goal) {
+    pub(crate) fn row(
+        &mut self,
+        name: &str,
+        ours: Option<f64>,
+        peer: Option<f64>,
+        unit: &str,
+        goal: Goal,
+    ) {
         self.rows.push(Row::new(name, ours, peer, unit, goal));
     }
 
@@ -138,7 +152,8 @@ impl Settings {
     }
 }
 
-/// Median of rounds of a latency quantile of a series, us; nothing if any operation failed, or none ended.
+/// Median of rounds of a latency quantile of a series, us; nothing if any operation failed, or none
+/// ended.
 pub(crate) fn us(results: &Results, label: &str, quantile: f64) -> Option<f64> {
     sound(results, label).map(|series| series.quantile(quantile) / 1000.0)
 }

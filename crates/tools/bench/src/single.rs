@@ -16,7 +16,8 @@ const KEY_BYTES: usize = 30;
 /// Longest an operation may take.
 const DEADLINE: Duration = Duration::from_secs(5);
 
-/// Ticks after which an answer is late, some milliseconds: the client's clock then goes on, for what is sent again.
+/// Ticks after which an answer is late, some milliseconds: the client's clock then goes on, for
+/// what is sent again.
 const LATE: u64 = 10_000_000;
 
 /// A client that waits for each answer, spinning.
@@ -31,13 +32,15 @@ pub(crate) struct Single {
 pub(crate) struct Lap {
     /// When it was called.
     pub(crate) begun: u64,
-    /// From the call to the driver. Only of those that were [noted](Single::operate_noted), as `back`.
+    /// From the call to the driver. Only of those that were [noted](Single::operate_noted), as
+    /// `back`.
     pub(crate) out: u64,
     /// From the driver that brought the answer to the caller.
     pub(crate) back: u64,
     /// From the call to the answer.
     pub(crate) total: u64,
-    /// The longest time between two stamps in it: a turn of the client's loop, more when its thread was held up.
+    /// The longest time between two stamps in it: a turn of the client's loop, more when its
+    /// thread was held up.
     pub(crate) longest_turn: u64,
 }
 
@@ -72,7 +75,8 @@ impl Single {
     pub(crate) fn new(mut client: Client) -> Result<Self> {
         let table = client.create_table(TABLE)?.0;
         let tables = client.list_tables()?;
-        let table_record = tables.into_iter().find(|table| table.name == TABLE).context("the table just made")?;
+        let table_record =
+            tables.into_iter().find(|table| table.name == TABLE).context("the table just made")?;
         let locator = table_record.tablets[0].locator.clone();
         Ok(Self { client, table, locator })
     }
@@ -95,7 +99,8 @@ impl Single {
         let key = objects.key(number);
         let (table, value) = (self.table, &objects.value[..]);
         match write {
-            true => self.call(&Request::Write { table, key: &key, value, condition: Condition::None }, 0),
+            true => self
+                .call(&Request::Write { table, key: &key, value, condition: Condition::None }, 0),
             false => self.call(&Request::Read { table, key: &key }, value.len()),
         }
     }
@@ -113,7 +118,8 @@ impl Single {
         let (mut last, mut longest_turn, mut ended) = (started, 0, None);
         while ended.is_none() {
             self.client.core_mut().poll(now, &mut |_, answer| {
-                let right = answer.is_ok_and(|answer| answer.status == Status::Ok && answer.body.len() == wanted);
+                let right = answer
+                    .is_ok_and(|answer| answer.status == Status::Ok && answer.body.len() == wanted);
                 ended = Some((stamp(), right));
             })?;
             let turned = match ended {
@@ -143,15 +149,25 @@ impl Single {
     ///
     /// # Errors
     /// As [`operate`](Self::operate).
-    pub(crate) fn operate_noted(&mut self, objects: &Objects, number: usize, write: bool) -> Result<Lap> {
+    pub(crate) fn operate_noted(
+        &mut self,
+        objects: &Objects,
+        number: usize,
+        write: bool,
+    ) -> Result<Lap> {
         self.client.core_mut().note_passing(self.table)?;
         let lap = self.operate(objects, number, write)?;
         let passed = self.client.core_mut().passed(self.table)?;
         let end = lap.begun + lap.total;
-        Ok(Lap { out: passed.left.saturating_sub(lap.begun), back: end.saturating_sub(passed.came), ..lap })
+        Ok(Lap {
+            out: passed.left.saturating_sub(lap.begun),
+            back: end.saturating_sub(passed.came),
+            ..lap
+        })
     }
 
-    /// One round trip between the drivers, past the server; `None` of drivers without such a thing. In [`ticks`].
+    /// One round trip between the drivers, past the server; `None` of drivers without such a thing.
+    /// In [`ticks`].
     ///
     /// # Errors
     /// When the answer does not come.

@@ -39,7 +39,8 @@ pub struct Setup {
     pub core: Option<usize>,
     /// Memory it may use for objects, bytes.
     pub memory_bytes: u64,
-    /// Whether it may rewrite its log by itself. Off for timed runs; a restart reads what was appended.
+    /// Whether it may rewrite its log by itself. Off for timed runs; a restart reads what was
+    /// appended.
     pub rewrite_log: bool,
     /// Folder for data, on the disk that is to be measured; each server makes its own below it.
     pub data: PathBuf,
@@ -91,7 +92,8 @@ pub trait Server {
     /// When they cannot be opened.
     fn connect(&self, connections: usize) -> Result<Box<dyn Target>>;
 
-    /// Kills it (SIGKILL), starts it again on the same data, and waits until it answers; returns how long that took from its start.
+    /// Kills it (SIGKILL), starts it again on the same data, and waits until it answers; returns
+    /// how long that took from its start.
     ///
     /// # Errors
     /// When it does not come back.
@@ -139,8 +141,12 @@ impl System for Redis {
         arguments.pair("--daemonize", "no").pair("--loglevel", "warning");
         match setup.durability {
             Durability::Memory => arguments.pair("--appendonly", "no"),
-            Durability::Buffered => arguments.pair("--appendonly", "yes").pair("--appendfsync", "everysec"),
-            Durability::Sync => arguments.pair("--appendonly", "yes").pair("--appendfsync", "always"),
+            Durability::Buffered => {
+                arguments.pair("--appendonly", "yes").pair("--appendfsync", "everysec")
+            }
+            Durability::Sync => {
+                arguments.pair("--appendonly", "yes").pair("--appendfsync", "always")
+            }
         };
         if !setup.rewrite_log {
             arguments.pair("--auto-aof-rewrite-percentage", "0");
@@ -176,14 +182,19 @@ impl System for RedisReplicas {
             let home = folder.path().join(number.to_string());
             std::fs::create_dir(&home)?;
             let mut arguments = Arguments::default();
-            arguments.pair("--port", addr.port().to_string()).pair("--bind", "127.0.0.1").pair("--dir", &home);
+            arguments
+                .pair("--port", addr.port().to_string())
+                .pair("--bind", "127.0.0.1")
+                .pair("--dir", &home);
             arguments.pair("--save", "").pair("--appendonly", "no").pair("--daemonize", "no");
             arguments.pair("--loglevel", "warning").pair("--repl-diskless-sync-delay", "0");
             if let Some((first, _)) = &primary {
                 arguments.pair("--replicaof", format!("127.0.0.1 {}", first.port()));
             }
-            let mut process = Process::spawn("redis-server", arguments.0, setup.core, &home.join("log"))?;
-            process.wait_ready(READY_LIMIT, || answers(&Endpoint::Tcp(addr), b"PING\r\n", b"+PONG"))?;
+            let mut process =
+                Process::spawn("redis-server", arguments.0, setup.core, &home.join("log"))?;
+            process
+                .wait_ready(READY_LIMIT, || answers(&Endpoint::Tcp(addr), b"PING\r\n", b"+PONG"))?;
             match primary {
                 None => primary = Some((addr, process)),
                 Some(_) => replicas.push(process),
@@ -191,9 +202,18 @@ impl System for RedisReplicas {
         }
         let (addr, mut process) = primary.context("a primary")?;
         let endpoint = Endpoint::Tcp(addr);
-        let (question, answer) = (format!("WAIT {} 500\r\n", self.replicas), format!(":{}", self.replicas));
-        process.wait_ready(READY_LIMIT, || answers(&endpoint, question.as_bytes(), answer.as_bytes()))?;
-        Ok(Box::new(RedisGroup { process, _replicas: replicas, _folder: folder, endpoint, count: self.replicas }))
+        let (question, answer) =
+            (format!("WAIT {} 500\r\n", self.replicas), format!(":{}", self.replicas));
+        process.wait_ready(READY_LIMIT, || {
+            answers(&endpoint, question.as_bytes(), answer.as_bytes())
+        })?;
+        Ok(Box::new(RedisGroup {
+            process,
+            _replicas: replicas,
+            _folder: folder,
+            endpoint,
+            count: self.replicas,
+        }))
     }
 }
 
@@ -241,7 +261,11 @@ impl System for Memcached {
         let addr = free_loopback_addr()?;
         let endpoint = Endpoint::Tcp(addr);
         let mut arguments = Arguments::default();
-        arguments.pair("-l", "127.0.0.1").pair("-p", addr.port().to_string()).pair("-U", "0").pair("-t", "1");
+        arguments
+            .pair("-l", "127.0.0.1")
+            .pair("-p", addr.port().to_string())
+            .pair("-U", "0")
+            .pair("-t", "1");
         arguments.pair("-m", (setup.memory_bytes >> 20).to_string()).pair("-I", "4m");
         if rustix::process::geteuid().is_root() {
             arguments.pair("-u", "root"); // it refuses to be root unless told so
@@ -254,7 +278,10 @@ impl System for Memcached {
 
 pub(crate) fn own_folder(data: &Path, name: &str) -> Result<TempDir> {
     let prefix = format!("sprat-bench-{name}-");
-    tempfile::Builder::new().prefix(&prefix).tempdir_in(data).with_context(|| format!("a folder in {}", data.display()))
+    tempfile::Builder::new()
+        .prefix(&prefix)
+        .tempdir_in(data)
+        .with_context(|| format!("a folder in {}", data.display()))
 }
 
 #[derive(Debug, Default)]
@@ -321,7 +348,12 @@ impl Server for LocalServer {
 
     fn restart(&mut self) -> Result<Duration> {
         self.process.kill();
-        self.process = Process::spawn(self.program, &self.arguments, self.core, &self.folder.path().join("log"))?;
+        self.process = Process::spawn(
+            self.program,
+            &self.arguments,
+            self.core,
+            &self.folder.path().join("log"),
+        )?;
         self.wait_ready()
     }
 }

@@ -10,7 +10,9 @@ const ASKED: Asked = Asked { tag: 0, read: true, request_bytes: 10 };
 
 fn resp(outcome: Outcome) -> Vec<u8> {
     match outcome {
-        Outcome::Ok { bytes } => [format!("${bytes}\r\n").as_bytes(), &vec![b'\n'; bytes], b"\r\n"].concat(),
+        Outcome::Ok { bytes } => {
+            [format!("${bytes}\r\n").as_bytes(), &vec![b'\n'; bytes], b"\r\n"].concat()
+        }
         Outcome::Miss => b"$-1\r\n".to_vec(),
         Outcome::Full => unreachable!("Redis says it as any other error"),
         Outcome::Error => b"-OOM command not allowed\r\n".to_vec(),
@@ -19,14 +21,17 @@ fn resp(outcome: Outcome) -> Vec<u8> {
 
 fn meta(outcome: Outcome) -> Vec<u8> {
     match outcome {
-        Outcome::Ok { bytes } => [format!("VA {bytes}\r\n").as_bytes(), &vec![b'\r'; bytes], b"\r\n"].concat(),
+        Outcome::Ok { bytes } => {
+            [format!("VA {bytes}\r\n").as_bytes(), &vec![b'\r'; bytes], b"\r\n"].concat()
+        }
         Outcome::Miss => b"EN\r\n".to_vec(),
         Outcome::Full => unreachable!("memcached says it as any other error"),
         Outcome::Error => b"SERVER_ERROR out of memory storing object\r\n".to_vec(),
     }
 }
 
-/// Decodes `stream` as it grows byte by byte: every answer once, in order, and never more asked for than comes.
+/// Decodes `stream` as it grows byte by byte: every answer once, in order, and never more asked for
+/// than comes.
 fn check(codec: &impl Codec, stream: &[u8], expected: &[Outcome]) {
     let (mut parsed, mut found) = (0, Vec::new());
     for end in 1..=stream.len() {
@@ -44,8 +49,11 @@ fn check(codec: &impl Codec, stream: &[u8], expected: &[Outcome]) {
 }
 
 fn outcomes() -> impl Strategy<Value = Vec<Outcome>> {
-    let one =
-        prop_oneof![(0..300_usize).prop_map(|bytes| Outcome::Ok { bytes }), Just(Outcome::Miss), Just(Outcome::Error)];
+    let one = prop_oneof![
+        (0..300_usize).prop_map(|bytes| Outcome::Ok { bytes }),
+        Just(Outcome::Miss),
+        Just(Outcome::Error)
+    ];
     prop::collection::vec(one, 1..8)
 }
 
@@ -72,9 +80,16 @@ proptest! {
 
 #[test]
 fn malformed_answers_are_refused() {
-    for bad in
-        [&b"$12x\r\n"[..], b"$\r\n", b"$99999999999\r\n", b":1\r\n", b"+OK\n", b"$1\r\nabc", b"\r\n", &[b'x'; 5000]]
-    {
+    for bad in [
+        &b"$12x\r\n"[..],
+        b"$\r\n",
+        b"$99999999999\r\n",
+        b":1\r\n",
+        b"+OK\n",
+        b"$1\r\nabc",
+        b"\r\n",
+        &[b'x'; 5000],
+    ] {
         assert!(Resp.decode(bad, &ASKED).is_err(), "{bad:?}");
     }
     for bad in [&b"VA\r\n"[..], b"VA x\r\n", b"HDX\r\n", b"HD\n", b"VA 1\r\nabc", &[b'x'; 5000]] {

@@ -1,4 +1,5 @@
-//! Steps in a tail, what they come from, and the curves they are seen in: on distributions made to order.
+//! Steps in a tail, what they come from, and the curves they are seen in: on distributions made to
+//! order.
 
 use proptest::prelude::*;
 use sprat_bench::distribution::causes::{Apart, Cause, End, Evidence, Seen, Tally, Verdict, judge};
@@ -40,7 +41,11 @@ fn smooth() -> impl Strategy<Value = Smooth> {
     ]
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "drawn between 1 and some 1e12")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "drawn between 1 and some 1e12"
+)]
 fn whole(ns: f64) -> u64 {
     ns.max(1.0) as u64
 }
@@ -200,7 +205,12 @@ fn evidence() -> impl Strategy<Value = Evidence> {
 #[test]
 fn what_a_hundred_microseconds_come_from() {
     let held = |held_ns| Seen { held_ns, interrupts: Some(1), ..Seen::default() };
-    let at = |client, server| Evidence { excess_ns: 100_000, client, server: Some(server), ..Evidence::default() };
+    let at = |client, server| Evidence {
+        excess_ns: 100_000,
+        client,
+        server: Some(server),
+        ..Evidence::default()
+    };
     let quiet = Seen { interrupts: Some(0), ..Seen::default() };
     let interrupted = held(90_000);
     let stolen = Seen { missing_ns: 80_000, ..interrupted };
@@ -210,11 +220,23 @@ fn what_a_hundred_microseconds_come_from() {
         (at(stolen, quiet), Cause::Steal(End::Client), Verdict::Machine),
         (at(preempted, quiet), Cause::Preemption(End::Client), Verdict::Kernel),
         // Switched at another time, and for too short: the account misses nothing of these.
-        (at(Seen { preempted: 1, ..interrupted }, quiet), Cause::Interrupt(End::Client), Verdict::Kernel),
+        (
+            at(Seen { preempted: 1, ..interrupted }, quiet),
+            Cause::Interrupt(End::Client),
+            Verdict::Kernel,
+        ),
         (at(quiet, preempted), Cause::Preemption(End::Server), Verdict::Kernel),
         (at(quiet, stolen), Cause::Steal(End::Server), Verdict::Machine),
-        (at(Seen { held_ns: 90_000, ..quiet }, quiet), Cause::Untold(End::Client), Verdict::Machine),
-        (at(quiet, Seen { held_ns: 90_000, interrupts: None, ..quiet }), Cause::Round, Verdict::Unexplained),
+        (
+            at(Seen { held_ns: 90_000, ..quiet }, quiet),
+            Cause::Untold(End::Client),
+            Verdict::Machine,
+        ),
+        (
+            at(quiet, Seen { held_ns: 90_000, interrupts: None, ..quiet }),
+            Cause::Round,
+            Verdict::Unexplained,
+        ),
         // The server waits for a lock that the client has, and the client was interrupted.
         (
             at(Seen { held_ns: 60_000, ..interrupted }, Seen { held_ns: 95_000, ..quiet }),
@@ -246,7 +268,9 @@ fn what_hit_an_operation_sets_it_apart() {
         samples.latencies.record(number * 10_000);
         samples.examined.push((number * 10_000, cause));
     }
-    let left = |apart| samples.without(apart).counts().into_iter().map(|(ns, _)| ns / 10_000).collect::<Vec<_>>();
+    let left = |apart| {
+        samples.without(apart).counts().into_iter().map(|(ns, _)| ns / 10_000).collect::<Vec<_>>()
+    };
     assert_eq!(left(Apart::Nothing), [0, 1, 2, 3, 4, 5]);
     assert_eq!(left(Apart::Core), [0, 3, 4, 5]);
     assert_eq!(left(Apart::Interrupts), [0, 5]);
@@ -264,7 +288,11 @@ fn the_meter_speaks_where_nobody_else_can() {
     assert_eq!(judge(&tally, 0.01, 0.001), (Verdict::Unexplained, 1.0));
     assert_eq!(judge(&tally, 0.01, 0.008).0, Verdict::Machine);
     (0..11).for_each(|_| tally.add(Cause::Cleaner));
-    assert_eq!(judge(&tally, 0.01, 0.008).0, Verdict::Store, "what was seen outweighs what might have been");
+    assert_eq!(
+        judge(&tally, 0.01, 0.008).0,
+        Verdict::Store,
+        "what was seen outweighs what might have been"
+    );
     assert_eq!(judge(&Tally::default(), 0.0, 0.0), (Verdict::Unexplained, 1.0));
 }
 

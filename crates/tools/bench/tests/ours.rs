@@ -59,10 +59,15 @@ fn every_way_to_connect_reads_what_it_wrote() {
             (7, Sockets::Each, 3, Wait::Spin),
             (7, Sockets::One, 3, Wait::Spin),
         ] {
-            let mut target = connect(&options, connections, sockets, Mode::Sleep).expect("a connection");
+            let mut target =
+                connect(&options, connections, sockets, Mode::Sleep).expect("a connection");
             assert_eq!(target.connections(), connections);
             assert!(listen.starts_with(target.transport().split(',').next().expect("a name")));
-            assert_eq!(count_failures(&mut target, connections, depth, wait), 0, "{listen} {connections} {depth}");
+            assert_eq!(
+                count_failures(&mut target, connections, depth, wait),
+                0,
+                "{listen} {connections} {depth}"
+            );
         }
         forget(&options).expect("the table dropped");
         assert!(forget(&options).is_err(), "there is nothing left to drop");
@@ -82,7 +87,12 @@ fn a_key_that_is_missing_is_a_miss_and_no_error() {
         ..Plan::one_client(Workload::reads(KEYS, 100), Wait::Sleep)
     };
     let measured = run(&mut target, &plan).expect("a run");
-    assert!(measured.misses >= 100 && measured.errors == 0, "{} misses, {} errors", measured.misses, measured.errors);
+    assert!(
+        measured.misses >= 100 && measured.errors == 0,
+        "{} misses, {} errors",
+        measured.misses,
+        measured.errors
+    );
     server.stop().expect("an orderly end");
 }
 
@@ -111,11 +121,16 @@ fn a_request_is_stamped_where_it_passes_from_room_to_room() {
                 client.core_mut().poll(now, sink).expect("a driver");
             }
             let passed = client.core_mut().passed(table).expect("a known table");
-            assert!(begun < passed.left && passed.left < passed.came && passed.came < ended, "{passed:?}");
+            assert!(
+                begun < passed.left && passed.left < passed.came && passed.came < ended,
+                "{passed:?}"
+            );
         }
         let locator = client.list_servers().expect("servers")[0].locator.clone();
         let counters = client.server_stats(&locator).expect("counters");
-        let value = |name: &str| counters.iter().find(|counter| counter.name == name).expect("a timed server").value;
+        let value = |name: &str| {
+            counters.iter().find(|counter| counter.name == name).expect("a timed server").value
+        };
         assert!(value("requests_timed_total") >= 2 && value("request_p50_ns") > 0);
         // The second request was stamped in stages.
         assert!(value("request_rpc_p50_ns") > 0 && value("thread_ran_ns_total") > 0);
@@ -125,7 +140,10 @@ fn a_request_is_stamped_where_it_passes_from_room_to_room() {
 
 #[test]
 fn nobody_there_is_an_error_within_its_time() {
-    let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("its address");
+    let free = std::net::TcpListener::bind("127.0.0.1:0")
+        .expect("a port")
+        .local_addr()
+        .expect("its address");
     let coordinator = format!("tcp:host=127.0.0.1,port={}", free.port());
     assert!(connect(&reach(coordinator), 1, Sockets::Each, Mode::Sleep).is_err());
 }

@@ -10,10 +10,14 @@ use sprat_measure::load::{Measured, Plan, Workload, preload, run};
 use sprat_measure::machine::Machine;
 use sprat_measure::target::Wait;
 
-const SYSTEMS: [(&dyn System, &str); 3] =
-    [(&Redis { unix: false }, "redis-server"), (&Redis { unix: true }, "redis-server"), (&Memcached, "memcached")];
+const SYSTEMS: [(&dyn System, &str); 3] = [
+    (&Redis { unix: false }, "redis-server"),
+    (&Redis { unix: true }, "redis-server"),
+    (&Memcached, "memcached"),
+];
 
-/// The peers installed here. The project's setup script installs all; elsewhere their tests say that they did nothing.
+/// The peers installed here. The project's setup script installs all; elsewhere their tests say
+/// that they did nothing.
 fn installed() -> Vec<&'static dyn System> {
     let found = SYSTEMS.into_iter().filter(|(_, program)| {
         let known = std::process::Command::new(program).arg("--version").output().is_ok();
@@ -47,15 +51,21 @@ fn assert_clean(measured: &Measured, ops: u64) {
 fn what_is_written_is_read_at_every_size_and_misses_are_told() {
     for system in installed() {
         let server = system.start(&Setup::new()).expect("started");
-        for (connections, wait) in [(1, Wait::Sleep), (1, Wait::Spin), (5, Wait::Sleep), (5, Wait::Spin)] {
+        for (connections, wait) in
+            [(1, Wait::Sleep), (1, Wait::Spin), (5, Wait::Sleep), (5, Wait::Spin)]
+        {
             let mut target = server.connect(connections).expect("connected");
             for bytes in [1, 100, 20_000, 1_000_000] {
                 let workload = Workload::reads(20, bytes);
                 preload(target.as_mut(), &workload).expect("filled");
-                let plan = Plan { clients: connections, depth: 3, ..brief(workload.clone(), wait, 60) };
+                let plan =
+                    Plan { clients: connections, depth: 3, ..brief(workload.clone(), wait, 60) };
                 assert_clean(&run(target.as_mut(), &plan).expect("read"), 60);
                 let mixed = Workload { read_share: 0.5, ..workload };
-                assert_clean(&run(target.as_mut(), &Plan { workload: mixed, ..plan }).expect("mixed"), 60);
+                assert_clean(
+                    &run(target.as_mut(), &Plan { workload: mixed, ..plan }).expect("mixed"),
+                    60,
+                );
             }
             let absent = Workload { key_bytes: 40, ..Workload::reads(20, 100) };
             let measured = run(target.as_mut(), &brief(absent, wait, 10)).expect("read");
@@ -151,7 +161,10 @@ fn urls_name_peers() {
         parse("memcached://[::1]:11211").ok(),
         Some(Peer::Memcached(Endpoint::Tcp("[::1]:11211".parse().expect("one"))))
     );
-    assert_eq!(parse("redis+unix:///run/r").ok(), Some(Peer::Redis(Endpoint::Unix("/run/r".into()))));
+    assert_eq!(
+        parse("redis+unix:///run/r").ok(),
+        Some(Peer::Redis(Endpoint::Unix("/run/r".into())))
+    );
     for bad in [
         "",
         "redis",
@@ -167,7 +180,8 @@ fn urls_name_peers() {
 
 #[test]
 fn the_machine_tells_who_else_is_busy() {
-    let mut busy = std::process::Command::new("sh").args(["-c", "while :; do :; done"]).spawn().expect("sh");
+    let mut busy =
+        std::process::Command::new("sh").args(["-c", "while :; do :; done"]).spawn().expect("sh");
     let machine = Machine::describe();
     busy.kill().expect("ours");
     busy.wait().expect("ours");

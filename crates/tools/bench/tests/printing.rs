@@ -8,11 +8,14 @@ use sprat_measure::report::{Report, write_json};
 use sprat_measure::{machine::Machine, table::Table};
 use sprat_units::{figure, html::escape};
 
-/// [MMS]'s bandwidths follow from its averages if its KB are 1,000 B and its MB/s are MiB/s: what our columns assume.
+/// [MMS]'s bandwidths follow from its averages if its KB are 1,000 B and its MB/s are MiB/s: what
+/// our columns assume.
 #[test]
 fn published_bandwidths_follow_from_published_averages() {
     for line in PUBLISHED {
-        for (us, bandwidth) in [(line.atom_avg, line.atom_bandwidth), (line.xeon_avg, line.xeon_bandwidth)] {
+        for (us, bandwidth) in
+            [(line.atom_avg, line.atom_bandwidth), (line.xeon_avg, line.xeon_bandwidth)]
+        {
             let computed = line.bytes as f64 / (us / 1e6) / figure::MIB;
             assert!((computed / bandwidth - 1.0).abs() < 0.03, "{line:?}: {computed}");
         }
@@ -37,7 +40,8 @@ fn a_goal_is_judged_and_written_with_these_fields_exactly() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("bench").join("x.json");
     write_json(&rows[..], &path).expect("written");
-    let json: serde_json::Value = serde_json::from_slice(&std::fs::read(path).expect("read")).expect("JSON");
+    let json: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(path).expect("read")).expect("JSON");
     let mut fields: Vec<&String> = json[0].as_object().expect("an object").keys().collect();
     fields.sort();
     assert_eq!(fields, ["goal", "load", "met", "name", "ours", "peer", "ratio", "unit"]);
@@ -62,11 +66,17 @@ fn latencies_know_their_quantiles_and_merge() {
     low.merge(&high);
     let summary = low.summary();
     assert_eq!(summary.count, 1001);
-    for (found, us) in [(summary.p50, 500), (summary.p90, 900), (summary.p99, 990), (summary.max, 1000)] {
+    for (found, us) in
+        [(summary.p50, 500), (summary.p90, 900), (summary.p99, 990), (summary.max, 1000)]
+    {
         assert!(found.abs_diff(us * 1000) <= us + 1000, "{found} for {us} us");
     }
     assert_eq!(low.bars().iter().map(|bar| bar.count).sum::<u64>(), 1001);
-    assert!(low.curve().windows(2).all(|pair| pair[0].ns <= pair[1].ns && pair[0].quantile < pair[1].quantile));
+    assert!(
+        low.curve()
+            .windows(2)
+            .all(|pair| pair[0].ns <= pair[1].ns && pair[0].quantile < pair[1].quantile)
+    );
     assert!(Latencies::new().bars().is_empty() && Latencies::new().summary().count == 0);
 }
 
@@ -75,7 +85,9 @@ fn axes_cover_what_they_are_given() {
     for (least, most) in [(1.0, 1.0), (3.0, 7.0), (90.0, 1e9), (1.0, 10.0), (f64::INFINITY, 0.0)] {
         let axis = Axis::decades("x", least, most, figure::time);
         assert!(axis.to > axis.from && axis.ticks.len() >= 2, "{axis:?}");
-        assert!(axis.ticks.iter().all(|tick| tick.at >= axis.from - 1e-3 && tick.at <= axis.to + 1e-3));
+        assert!(
+            axis.ticks.iter().all(|tick| tick.at >= axis.from - 1e-3 && tick.at <= axis.to + 1e-3)
+        );
         if least.is_finite() {
             assert!(axis.from <= least.log10() + 1e-9 && axis.to >= most.log10() - 1e-9);
         }
@@ -83,7 +95,9 @@ fn axes_cover_what_they_are_given() {
     for most in [0.0, 0.003, 1.0, 99.0, 12_345.0, f64::NAN] {
         let axis = Axis::linear("y", most, figure::digits);
         assert!(
-            axis.to > 0.0 && (most.is_nan() || axis.to >= most) && (2..=12).contains(&axis.ticks.len()),
+            axis.to > 0.0
+                && (most.is_nan() || axis.to >= most)
+                && (2..=12).contains(&axis.ticks.len()),
             "{axis:?}"
         );
     }

@@ -29,7 +29,13 @@ use std::process::ExitCode;
 
 /// DRAM storage for clusters of small servers: microsecond reads, every write durable.
 #[derive(Debug, Parser)]
-#[command(name = "sprat", version, propagate_version = true, max_term_width = 100, arg_required_else_help = true)]
+#[command(
+    name = "sprat",
+    version,
+    propagate_version = true,
+    max_term_width = 100,
+    arg_required_else_help = true
+)]
 #[command(after_help = "Examples:
   sprat server                          a whole store on this machine, data in ./sprat-data
   sprat table create users

@@ -65,7 +65,8 @@ pub(crate) fn exit_code(error: &anyhow::Error) -> u8 {
 fn of_copy(error: &CopyError) -> u8 {
     match error {
         CopyError::Usage(_) | CopyError::Place(PlaceError::NoName(_)) => 2,
-        // What a server does not take, and why: no such folder there, one of that name, not for us, no room.
+        // What a server does not take, and why: no such folder there, one of that name, not for us,
+        // no room.
         CopyError::Refused { status, .. } => match status {
             404 => NOT_FOUND,
             409 | 412 => CONFLICT,
@@ -79,7 +80,9 @@ fn of_copy(error: &CopyError) -> u8 {
         CopyError::Denied { .. } | CopyError::Untrusted { .. } => DENIED,
         CopyError::Changed { .. } => CHANGED,
         CopyError::Protocol { .. } | CopyError::Corrupt { .. } => CORRUPT,
-        CopyError::Sink(_) | CopyError::Place(PlaceError::Io { .. }) | CopyError::File { .. } => UNWRITABLE,
+        CopyError::Sink(_) | CopyError::Place(PlaceError::Io { .. }) | CopyError::File { .. } => {
+            UNWRITABLE
+        }
         CopyError::Cancelled => INTERRUPTED,
     }
 }

@@ -1,5 +1,8 @@
 //! The `sprat` binary: argument parsing, progress and tables, nothing else.
-#![allow(rustdoc::broken_intra_doc_links, reason = "what stands at a flag is its help, brackets and all")]
+#![allow(
+    rustdoc::broken_intra_doc_links,
+    reason = "what stands at a flag is its help, brackets and all"
+)]
 
 mod bench;
 mod cli;

@@ -9,14 +9,17 @@ pub(crate) fn print_json(value: &serde_json::Value) -> Result<()> {
     print_line(&value.to_string())
 }
 
-/// Prints a description that comes with the program, or the names of all of them with what each is about.
+/// Prints a description that comes with the program, or the names of all of them with what each is
+/// about.
 pub(crate) fn print_ready<'a>(
     one: Option<(&str, &str)>,
     all: impl IntoIterator<Item = (&'a str, String)>,
     json: bool,
 ) -> Result<()> {
     match one {
-        Some((name, toml)) if json => print_json(&serde_json::json!({ "name": name, "toml": toml })),
+        Some((name, toml)) if json => {
+            print_json(&serde_json::json!({ "name": name, "toml": toml }))
+        }
         Some((_, toml)) => print_line(toml.trim_end()),
         None => {
             let all: Vec<_> = all.into_iter().collect();
@@ -51,7 +54,10 @@ fn write_bytes(bytes: &[u8]) -> io::Result<()> {
 }
 
 /// Adds a counter's number to a JSON object, as `number`.
-pub(crate) fn json_number(object: &mut serde_json::Map<String, serde_json::Value>, number: Option<Number>) {
+pub(crate) fn json_number(
+    object: &mut serde_json::Map<String, serde_json::Value>,
+    number: Option<Number>,
+) {
     let number = match number {
         Some(Number::Integer(number)) => number.into(),
         Some(Number::Double(number)) => number.into(),
@@ -61,13 +67,18 @@ pub(crate) fn json_number(object: &mut serde_json::Map<String, serde_json::Value
 }
 
 /// Adds bytes to a JSON object: as `NAME` where they are UTF-8, as `NAME_base64` where not.
-pub(crate) fn json_bytes(object: &mut serde_json::Map<String, serde_json::Value>, name: &str, bytes: &[u8]) {
+pub(crate) fn json_bytes(
+    object: &mut serde_json::Map<String, serde_json::Value>,
+    name: &str,
+    bytes: &[u8],
+) {
     use base64::Engine as _;
     match str::from_utf8(bytes) {
         Ok(text) => object.insert(name.to_owned(), text.into()),
-        Err(_) => {
-            object.insert(format!("{name}_base64"), base64::engine::general_purpose::STANDARD.encode(bytes).into())
-        }
+        Err(_) => object.insert(
+            format!("{name}_base64"),
+            base64::engine::general_purpose::STANDARD.encode(bytes).into(),
+        ),
     };
 }
 

@@ -6,7 +6,8 @@ use sprat_transfer::Progress;
 /// Items between two updates: drawing costs more than an item.
 const EVERY: u64 = 64;
 
-/// A bar with bytes, rate and time left where the end is known; a count where not. Shown on a terminal only.
+/// A bar with bytes, rate and time left where the end is known; a count where not. Shown on a
+/// terminal only.
 pub(super) struct Bar {
     bar: ProgressBar,
 }
@@ -16,11 +17,14 @@ impl Bar {
         let bar = match total {
             _ if quiet => ProgressBar::hidden(),
             Some(total) => ProgressBar::new(total).with_style(
-                ProgressStyle::with_template("{bar:32} {bytes}/{total_bytes}  {bytes_per_sec}  {msg}  {eta} left")
-                    .expect("a constant template"),
+                ProgressStyle::with_template(
+                    "{bar:32} {bytes}/{total_bytes}  {bytes_per_sec}  {msg}  {eta} left",
+                )
+                .expect("a constant template"),
             ),
             None => ProgressBar::new_spinner().with_style(
-                ProgressStyle::with_template("{spinner} {bytes}  {bytes_per_sec}  {msg}").expect("a constant template"),
+                ProgressStyle::with_template("{spinner} {bytes}  {bytes_per_sec}  {msg}")
+                    .expect("a constant template"),
             ),
         };
         Self { bar }
@@ -28,7 +32,11 @@ impl Bar {
 
     pub(super) fn show(&self, progress: &Progress) {
         if progress.items.is_multiple_of(EVERY) {
-            let position = if progress.total_bytes.is_some() { progress.consumed_bytes } else { progress.bytes };
+            let position = if progress.total_bytes.is_some() {
+                progress.consumed_bytes
+            } else {
+                progress.bytes
+            };
             self.bar.set_position(position);
             self.bar.set_message(format!("{} objects", progress.items));
         }

@@ -31,7 +31,11 @@ pub(super) fn operation_timeout(text: &str) -> Result<Duration, String> {
 
 /// Bits per second that a copy may take; at 0, which others take for no limit, it would never end.
 pub(super) fn limit(text: &str) -> Result<u64, String> {
-    within(rate(text), 8 * sprat_pace::MIN_RATE..=u64::MAX, "8kb/s at least; without --limit there is none")
+    within(
+        rate(text),
+        8 * sprat_pace::MIN_RATE..=u64::MAX,
+        "8kb/s at least; without --limit there is none",
+    )
 }
 
 /// How long a run with many histories is; a number alone is seconds.
@@ -60,7 +64,11 @@ pub(super) fn object_size(text: &str) -> Result<u32, String> {
     Ok(u32::try_from(bytes).expect("an object is smaller"))
 }
 
-fn within<T: PartialOrd>(read: Result<T, UnitError>, limits: RangeInclusive<T>, told: &str) -> Result<T, String> {
+fn within<T: PartialOrd>(
+    read: Result<T, UnitError>,
+    limits: RangeInclusive<T>,
+    told: &str,
+) -> Result<T, String> {
     match read {
         Ok(value) if limits.contains(&value) => Ok(value),
         Ok(_) => Err(format!("want {told}")),

@@ -19,6 +19,9 @@ pub(crate) fn signals() -> Result<Receiver<()>> {
             let _ = signal_hook::low_level::emulate_default_handler(signal);
         }
     };
-    thread::Builder::new().name("sprat-signals".into()).spawn(watch).context("cannot start a thread")?;
+    thread::Builder::new()
+        .name("sprat-signals".into())
+        .spawn(watch)
+        .context("cannot start a thread")?;
     Ok(receiver)
 }

@@ -11,7 +11,16 @@ use support::{run, skip, sprat};
 /// The command for some chapters, results in `folder`.
 fn words(folder: &Path, only: &str) -> Vec<String> {
     let file = |name: &str| folder.join(name).display().to_string();
-    let flags = ["--only", only, "--seconds", "0.05", "--out", &file("rows.json"), "--html", &file("report.html")];
+    let flags = [
+        "--only",
+        only,
+        "--seconds",
+        "0.05",
+        "--out",
+        &file("rows.json"),
+        "--html",
+        &file("report.html"),
+    ];
     ["bench", "lab"].iter().chain(&flags).map(ToString::to_string).collect()
 }
 
@@ -22,7 +31,10 @@ fn rows(folder: &Path) -> Vec<Value> {
 
 #[track_caller]
 fn ours(rows: &[Value], name: &str) -> f64 {
-    let row = rows.iter().find(|row| row["name"] == name).unwrap_or_else(|| panic!("no {name:?} in {rows:?}"));
+    let row = rows
+        .iter()
+        .find(|row| row["name"] == name)
+        .unwrap_or_else(|| panic!("no {name:?} in {rows:?}"));
     row["ours"].as_f64().unwrap_or_else(|| panic!("{row} was not measured"))
 }
 
@@ -45,7 +57,9 @@ fn delays_are_measured_between_hosts_of_its_own() {
         return skip(&format!("sprat bench lab: {why}"));
     }
     for round_trip in [0, 1, 50, 200, 500] {
-        let off = |what: &str| ours(&rows, &format!("{round_trip} ms round trip: {what} of pings off by"));
+        let off = |what: &str| {
+            ours(&rows, &format!("{round_trip} ms round trip: {what} of pings off by"))
+        };
         assert!((0.0..=off("mean")).contains(&off("minimum")), "{rows:?}"); // how large is the machine's affair
     }
     assert!(ours(&rows, "pings that overtook others").abs() < 1e-9, "{rows:?}");
@@ -64,11 +78,16 @@ fn the_switch_departs_as_computed() {
         assert!(ours(&rows, &name) <= 1.0, "{rows:?}");
     }
     let last = rows.last().expect("rows");
-    if ["CAP_SYS_ADMIN", "CAP_NET_ADMIN", "/dev/net/tun", "iproute2"].iter().any(|word| last.to_string().contains(word))
+    if ["CAP_SYS_ADMIN", "CAP_NET_ADMIN", "/dev/net/tun", "iproute2"]
+        .iter()
+        .any(|word| last.to_string().contains(word))
     {
         return skip(&format!("sprat bench lab: {}", last["name"]));
     }
-    assert!((ours(&rows, "5 ports of 0.2 Gb/s, all to all: streams that flow") - 20.0).abs() < 1e-9, "{rows:?}");
+    assert!(
+        (ours(&rows, "5 ports of 0.2 Gb/s, all to all: streams that flow") - 20.0).abs() < 1e-9,
+        "{rows:?}"
+    );
 }
 
 #[test]

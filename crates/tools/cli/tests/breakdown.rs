@@ -1,4 +1,5 @@
-//! `bench breakdown` on the real binary: times by stage, and events by stage, or why there are none.
+//! `bench breakdown` on the real binary: times by stage, and events by stage, or why there are
+//! none.
 
 use crate::support;
 use std::fs;
@@ -9,8 +10,20 @@ use support::{run, skip};
 /// Its rows over TCP, what it says, and its report, with `events` counted.
 fn breakdown(events: &str) -> (Vec<Value>, String, String) {
     let folder = tempfile::tempdir().expect("a folder");
-    let [out, html] = ["rows.json", "report.html"].map(|name| folder.path().join(name).display().to_string());
-    let args = ["bench", "breakdown", "--only", "tcp", "--rounds", "1", "--seconds", "0.1", "--count", events];
+    let [out, html] =
+        ["rows.json", "report.html"].map(|name| folder.path().join(name).display().to_string());
+    let args = [
+        "bench",
+        "breakdown",
+        "--only",
+        "tcp",
+        "--rounds",
+        "1",
+        "--seconds",
+        "0.1",
+        "--count",
+        events,
+    ];
     let ran = run(&[&args[..], &["--out", &out, "--html", &html]].concat());
     ran.ok();
     let rows: Value = serde_json::from_slice(&fs::read(&out).expect("rows")).expect("JSON");
@@ -32,14 +45,22 @@ fn events_are_counted_by_stage() {
         let clock = row(&rows, &format!("100 B read, tcp: {end} code, task-clock"));
         let faults = row(&rows, &format!("100 B read, tcp: {end} code, page-faults"));
         if let Some(why) = clock["missing"].as_str() {
-            assert!(clock["ours"].is_null() && why.contains("perf_event_open: ") && said.contains(why), "{why}");
+            assert!(
+                clock["ours"].is_null() && why.contains("perf_event_open: ") && said.contains(why),
+                "{why}"
+            );
             return skip(&format!("events by stage: {why}"));
         }
         assert!(clock["ours"].as_f64().is_some_and(|ns| ns > 0.0 || end == "client"), "{clock}");
         // Memory that has been used before is there.
         assert!(faults["ours"].as_f64().is_some_and(|faults| faults < 1.0), "{faults}");
     }
-    for word in ["task-clock by stage over tcp", "page-faults by stage over tcp", "S: parse", "1048576 B write"] {
+    for word in [
+        "task-clock by stage over tcp",
+        "page-faults by stage over tcp",
+        "S: parse",
+        "1048576 B write",
+    ] {
         assert!(html.contains(word) && said.contains(word), "no {word:?} in:\n{said}");
     }
 }
@@ -52,9 +73,15 @@ fn what_the_processor_counts_is_told_or_why_not() {
         let counted = row(&rows, &format!("100 B read, tcp: {end} code, instructions"));
         match counted["missing"].as_str() {
             // Code that does anything at all is some dozens of them.
-            None => assert!(counted["ours"].as_f64().is_some_and(|instructions| instructions > 50.0), "{counted}"),
+            None => assert!(
+                counted["ours"].as_f64().is_some_and(|instructions| instructions > 50.0),
+                "{counted}"
+            ),
             Some(why) => {
-                assert!(counted["ours"].is_null() && why.contains("perf_event_open: "), "{counted}");
+                assert!(
+                    counted["ours"].is_null() && why.contains("perf_event_open: "),
+                    "{counted}"
+                );
                 assert!(said.contains(why) && html.contains("perf_event_open: "), "{said}");
                 untold = Some(why);
             }
@@ -67,7 +94,9 @@ fn what_the_processor_counts_is_told_or_why_not() {
 
 #[test]
 fn an_event_that_is_none_is_refused() {
-    for command in [&["bench", "breakdown", "--count", "dirhams"][..], &["server", "--counted", "dirhams"]] {
+    for command in
+        [&["bench", "breakdown", "--count", "dirhams"][..], &["server", "--counted", "dirhams"]]
+    {
         let odd = run(command);
         assert!(odd.code == Some(2) && odd.stderr.contains("task-clock"), "{}", odd.stderr);
     }

@@ -46,7 +46,15 @@ impl Host {
 
     fn run(mut command: Command, folder: &Path) -> Self {
         let mut child = command
-            .args(["browser", "host", "--downloads", folder.to_str().unwrap(), "--", "manifest.json", "browser@sprat"])
+            .args([
+                "browser",
+                "host",
+                "--downloads",
+                folder.to_str().unwrap(),
+                "--",
+                "manifest.json",
+                "browser@sprat",
+            ])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -76,7 +84,10 @@ impl Host {
             if report["type"] == kind {
                 return report;
             }
-            assert!(!matches!(report["type"].as_str(), Some("failed" | "refused" | "done")), "{kind}? {report}");
+            assert!(
+                !matches!(report["type"].as_str(), Some("failed" | "refused" | "done")),
+                "{kind}? {report}"
+            );
         }
     }
 
@@ -109,12 +120,16 @@ fn share(directory: &Path, pace: Pace) -> (Share, String) {
 }
 
 fn content(bytes: usize) -> Vec<u8> {
-    (0..u32::try_from(bytes).unwrap()).map(|at| at.wrapping_mul(2_654_435_761).to_le_bytes()[3]).collect()
+    (0..u32::try_from(bytes).unwrap())
+        .map(|at| at.wrapping_mul(2_654_435_761).to_le_bytes()[3])
+        .collect()
 }
 
 fn names(folder: &Path) -> Vec<String> {
-    let mut names: Vec<String> =
-        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let mut names: Vec<String> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
     names.sort();
     names
 }
@@ -129,9 +144,15 @@ fn what_is_asked_for_arrives_verified_and_never_over_another_file() {
     for (id, name) in [("1", "a b.tar.gz"), ("2", "a b (1).tar.gz")] {
         host.send(&json!({ "type": "start", "id": id, "source": format!("{url}/a%20b.tar.gz?download=sprat") }));
         let opened = host.until("opened");
-        assert_eq!((&opened["id"], &opened["name"], &opened["verified"]), (&id.into(), &name.into(), &true.into()));
+        assert_eq!(
+            (&opened["id"], &opened["name"], &opened["verified"]),
+            (&id.into(), &name.into(), &true.into())
+        );
         let done = host.until("done");
-        assert_eq!((&done["id"], &done["name"], &done["verified"]), (&id.into(), &name.into(), &true.into()));
+        assert_eq!(
+            (&done["id"], &done["name"], &done["verified"]),
+            (&id.into(), &name.into(), &true.into())
+        );
         assert_eq!(done["blake3"].as_str().map(str::len), Some(64));
         assert_eq!(fs::read(folder.path().join(name)).unwrap(), bytes);
     }
@@ -224,7 +245,9 @@ fn many_wait_for_their_turn_and_too_many_are_refused() {
     let mut host = Host::start(folder.path());
     let most = MAX_RUNNING + MAX_WAITING;
     for id in 0..=most {
-        host.send(&json!({ "type": "start", "id": id.to_string(), "source": format!("{url}/file") }));
+        host.send(
+            &json!({ "type": "start", "id": id.to_string(), "source": format!("{url}/file") }),
+        );
     }
     let (mut waiting, mut opened) = (0, 0);
     loop {
@@ -306,8 +329,15 @@ fn the_folder_is_shown_by_the_desktop() {
     let mut host = Host::start_with(folder.path(), desktop.path());
     host.send(&json!({ "type": "show", "id": "1" }));
     let report = host.report();
-    assert_eq!((&report["type"], &report["id"]), (&"refused".into(), &"1".into()), "nothing is there yet: {report}");
-    let script = format!("#!/bin/sh\nprintf %s \"$1\" >'{0}.new' && /bin/mv '{0}.new' '{0}'\n", opened.display());
+    assert_eq!(
+        (&report["type"], &report["id"]),
+        (&"refused".into(), &"1".into()),
+        "nothing is there yet: {report}"
+    );
+    let script = format!(
+        "#!/bin/sh\nprintf %s \"$1\" >'{0}.new' && /bin/mv '{0}.new' '{0}'\n",
+        opened.display()
+    );
     fs::write(&opens, script).unwrap();
     fs::set_permissions(&opens, fs::Permissions::from_mode(0o755)).unwrap();
     host.send(&json!({ "type": "show", "id": "2" }));

@@ -1,5 +1,5 @@
-//! The real binary past the kernel: server and clients as processes, joined by devices that DPDK makes of memory, or by a
-//! virtual Ethernet cable between two network namespaces.
+//! The real binary past the kernel: server and clients as processes, joined by devices that DPDK
+//! makes of memory, or by a virtual Ethernet cable between two network namespaces.
 #![cfg(feature = "dpdk")]
 
 use crate::support;
@@ -43,7 +43,12 @@ fn plant(tree: &Path, count: usize) {
 
 #[track_caller]
 fn same(a: &Path, b: &Path) {
-    let diff = Command::new("diff").arg("-r").args([a, b]).stdout(Stdio::piped()).output().expect("diff runs");
+    let diff = Command::new("diff")
+        .arg("-r")
+        .args([a, b])
+        .stdout(Stdio::piped())
+        .output()
+        .expect("diff runs");
     assert!(diff.status.success(), "{}", String::from_utf8_lossy(&diff.stdout));
 }
 
@@ -78,18 +83,36 @@ fn the_store_over_a_memory_interface_survives_the_end_of_either() {
     let flags = [&["-L", &listen][..], &SMALL].concat();
     let mut server = ServerProcess::start(&data, &flags).unwrap_or_else(|said| panic!("{said}"));
     assert!(server.listen.starts_with("fast+dpdk:host=10.9.0.1,mac="), "{}", server.listen);
-    assert!(!server.listen.contains("dev="), "others need not know of our devices: {}", server.listen);
+    assert!(
+        !server.listen.contains("dev="),
+        "others need not know of our devices: {}",
+        server.listen
+    );
     use_the_store(folder.path(), &server.coordinator, &local, &|_| {});
 
     // A client that ends in the middle of a burst harms nobody.
     for round in 0..3 {
         let mut busy = sprat()
-            .args(["bench", "basic", "-C", &server.coordinator, "--local", &local, "--sizes", "10000", "--depth", "32"])
+            .args([
+                "bench",
+                "basic",
+                "-C",
+                &server.coordinator,
+                "--local",
+                &local,
+                "--sizes",
+                "10000",
+                "--depth",
+                "32",
+            ])
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
             .expect("the binary runs");
-        #[allow(clippy::disallowed_methods, reason = "the bench is to be ended somewhere in its work")]
+        #[allow(
+            clippy::disallowed_methods,
+            reason = "the bench is to be ended somewhere in its work"
+        )]
         std::thread::sleep(Duration::from_millis(900 + 100 * round));
         busy.kill().expect("it runs");
         busy.wait().expect("ours");
@@ -115,7 +138,8 @@ fn the_store_over_a_paravirtual_device() {
     let listen = format!("fast+dpdk:host=10.9.0.1,port=7,dev=net_vhost0,iface={socket}");
     let local = format!("fast+dpdk:host=10.9.0.2,port=0,dev=net_virtio_user0,path={socket}");
     let flags = [&["-L", &listen][..], &SMALL].concat();
-    let server = ServerProcess::start(&folder.path().join("data"), &flags).unwrap_or_else(|said| panic!("{said}"));
+    let server = ServerProcess::start(&folder.path().join("data"), &flags)
+        .unwrap_or_else(|said| panic!("{said}"));
     use_the_store(folder.path(), &server.coordinator, &local, &|_| {});
     assert!(server.stop().success());
 }
@@ -132,7 +156,10 @@ fn what_is_in_the_way_is_named() {
         }
     };
     let missing = failure("fast+dpdk:host=10.9.0.1,mac=02:00:00:00:00:01,port=7");
-    assert!(missing.contains("DPDK finds no device") && missing.contains("docs/bypass.md"), "{missing}");
+    assert!(
+        missing.contains("DPDK finds no device") && missing.contains("docs/bypass.md"),
+        "{missing}"
+    );
     let unknown = failure("fast+dpdk:host=10.9.0.1,port=7,dev=net_nothing0");
     assert!(unknown.contains("net_nothing0"), "{unknown}");
     let nobody = failure("fast+dpdk:host=0.0.0.0,port=7,dev=net_memif0");
@@ -141,7 +168,8 @@ fn what_is_in_the_way_is_named() {
     assert!(narrow.contains("not of the family"), "{narrow}");
 }
 
-/// Two network namespaces with two cables between them; gone when dropped. The kernel has addresses on the first, `c0`.
+/// Two network namespaces with two cables between them; gone when dropped. The kernel has addresses
+/// on the first, `c0`.
 struct Cable {
     names: [String; 2],
 }
@@ -155,7 +183,10 @@ impl Cable {
         ip(&["netns", "add", a])?;
         ip(&["netns", "add", b])?;
         for device in ["c0", "d0"] {
-            ip(&["link", "add", device, "netns", a, "type", "veth", "peer", "name", device, "netns", b])?;
+            ip(&[
+                "link", "add", device, "netns", a, "type", "veth", "peer", "name", device, "netns",
+                b,
+            ])?;
         }
         for (number, name) in cable.names.iter().enumerate() {
             let address = format!("10.98.0.{}/24", number + 1);
@@ -179,8 +210,8 @@ impl Drop for Cable {
 /// Addresses that the kernel does not have.
 const OWN: [&str; 2] = ["10.98.1.1", "10.98.1.2"];
 
-/// The same over a virtual Ethernet cable, between hosts of these addresses, with what locators may say behind them. The
-/// coordinator is reached by the kernel's TCP.
+/// The same over a virtual Ethernet cable, between hosts of these addresses, with what locators may
+/// say behind them. The coordinator is reached by the kernel's TCP.
 fn over_a_cable(kind: &str, interface: &str, hosts: [&str; 2]) {
     let _alone = alone();
     let folder = tempfile::tempdir().expect("a folder");
@@ -192,9 +223,15 @@ fn over_a_cable(kind: &str, interface: &str, hosts: [&str; 2]) {
     let device = format!("dev=net_{kind}0,iface={interface}");
     let listen = format!("fast+dpdk:host={},port=7,{device}", hosts[0]);
     let local = format!("fast+dpdk:host={},port=0,{device}", hosts[1]);
-    let flags = [&["-L", &listen, "-C", "tcp:host=10.98.0.1,port=11100", "--with-coordinator"][..], &SMALL].concat();
-    let server = ServerProcess::start_within(&["ip", "netns", "exec", a], &folder.path().join("data"), &flags)
-        .unwrap_or_else(|said| panic!("{said}"));
+    let flags =
+        [&["-L", &listen, "-C", "tcp:host=10.98.0.1,port=11100", "--with-coordinator"][..], &SMALL]
+            .concat();
+    let server = ServerProcess::start_within(
+        &["ip", "netns", "exec", a],
+        &folder.path().join("data"),
+        &flags,
+    )
+    .unwrap_or_else(|said| panic!("{said}"));
     use_the_store(folder.path(), &server.coordinator, &local, &|command| within(command, b));
     assert!(server.stop().success());
 }
@@ -215,7 +252,8 @@ fn the_store_over_packet_sockets() {
 
 #[test]
 fn the_store_over_xdp_sockets() {
-    // The kernel has no address on this one. Where it has, they share the interface: see `faults/sharing.rs`.
+    // The kernel has no address on this one. Where it has, they share the interface: see
+    // `faults/sharing.rs`.
     over_a_cable("af_xdp", "d0", OWN);
 }
 
@@ -229,14 +267,25 @@ fn the_store_over_xdp_sockets_at_the_address_that_the_kernel_has() {
     over_a_cable("af_xdp", "c0", ["10.98.0.1", "10.98.0.9"]);
 }
 
-/// The rows of the ladder of `bench bypass`, by name, with our figure; and what it says besides. `program` and its arguments run it.
+/// The rows of the ladder of `bench bypass`, by name, with our figure; and what it says besides.
+/// `program` and its arguments run it.
 fn ladder(program: &[&str], seconds: &str) -> (BTreeMap<String, Option<f64>>, String) {
     let folder = tempfile::tempdir().expect("a folder");
     let [out, html] = ["rows.json", "report.html"].map(|name| folder.path().join(name));
     let (program, before) = program.split_first().expect("a program");
     let ran = Command::new(program)
         .args(before)
-        .args(["bench", "bypass", "--only", "ladder", "--rounds", "1", "--seconds", seconds, "--out"])
+        .args([
+            "bench",
+            "bypass",
+            "--only",
+            "ladder",
+            "--rounds",
+            "1",
+            "--seconds",
+            seconds,
+            "--out",
+        ])
         .arg(&out)
         .arg("--html")
         .arg(&html)
@@ -244,7 +293,8 @@ fn ladder(program: &[&str], seconds: &str) -> (BTreeMap<String, Option<f64>>, St
         .expect("it runs");
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
     let rows: Value = serde_json::from_slice(&fs::read(&out).expect("rows")).expect("JSON");
-    let row = |row: &Value| (row["name"].as_str().expect("a name").to_owned(), row["ours"].as_f64());
+    let row =
+        |row: &Value| (row["name"].as_str().expect("a name").to_owned(), row["ours"].as_f64());
     let rows = rows.as_array().expect("rows").iter().map(row).collect();
     (rows, fs::read_to_string(&html).expect("a report"))
 }
@@ -257,7 +307,10 @@ fn the_ladder_has_all_its_rungs_and_leaves_the_machine_alone() {
     assert!(said.contains("left out") && said.contains("CAP_SYS_ADMIN"), "{said}");
     assert!(without.keys().all(|name| !name.contains("af_")), "{without:?}");
     assert!(without.contains_key("driver ping, memif, p50"));
-    let may = Command::new("unshare").args(["--net", "true"]).output().is_ok_and(|output| output.status.success());
+    let may = Command::new("unshare")
+        .args(["--net", "true"])
+        .output()
+        .is_ok_and(|output| output.status.success());
     if !may {
         return skip("the ladder over virtual cables: no network namespace may be made here");
     }
@@ -267,7 +320,10 @@ fn the_ladder_has_all_its_rungs_and_leaves_the_machine_alone() {
         let read = format!("100 B read p50, {word}, vs its driver ping");
         let write = format!("100 B write in memory p50, {word}, vs its read");
         for name in [ping, read, write] {
-            assert!(with.get(&name).is_some_and(|ours| ours.is_some_and(|us| us > 0.0)), "{name}: {with:?}");
+            assert!(
+                with.get(&name).is_some_and(|ours| ours.is_some_and(|us| us > 0.0)),
+                "{name}: {with:?}"
+            );
         }
     }
     assert_eq!(with.len(), without.len() + 6, "nothing is missing besides");

@@ -7,7 +7,10 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Instant;
 
-use sprat_check::{Action, Content, Disagreement, KEYS, Model, Operation, Outcome, SHARED_KEY, Shared, Work, key_name};
+use sprat_check::{
+    Action, Content, Disagreement, KEYS, Model, Operation, Outcome, SHARED_KEY, Shared, Work,
+    key_name,
+};
 use sprat_client::{Row, ValueType};
 use sprat_wire::MAX_VALUE;
 use support::{PATIENCE, ServerProcess, TCP, UDP, run, sprat};
@@ -25,21 +28,33 @@ impl Store {
         let current = self.objects.get(&key).map(|(version, _)| *version);
         match operation.action {
             Action::Get => match self.objects.get(&key) {
-                Some((version, value)) => Outcome::Found { version: *version, value: value.clone() },
+                Some((version, value)) => {
+                    Outcome::Found { version: *version, value: value.clone() }
+                }
                 None => Outcome::Missing,
             },
-            Action::Put { condition, .. } | Action::Remove { condition } if !condition.holds(current) => {
+            Action::Put { condition, .. } | Action::Remove { condition }
+                if !condition.holds(current) =>
+            {
                 Outcome::Conflict { current }
             }
-            Action::Put { content, .. } => Outcome::Stored { version: self.store(key, content.bytes()) },
+            Action::Put { content, .. } => {
+                Outcome::Stored { version: self.store(key, content.bytes()) }
+            }
             Action::Remove { .. } => match self.objects.remove(&key) {
                 Some((version, _)) => Outcome::Removed { version },
                 None => Outcome::Missing,
             },
             Action::Increment { delta } => {
-                let old = self.objects.get(&key).map(|(_, value)| value.as_slice().try_into().map(i64::from_le_bytes));
+                let old = self
+                    .objects
+                    .get(&key)
+                    .map(|(_, value)| value.as_slice().try_into().map(i64::from_le_bytes));
                 match old.unwrap_or(Ok(0)).ok().and_then(|old| old.checked_add(delta)) {
-                    Some(sum) => Outcome::Summed { sum, version: self.store(key, sum.to_le_bytes().to_vec()) },
+                    Some(sum) => Outcome::Summed {
+                        sum,
+                        version: self.store(key, sum.to_le_bytes().to_vec()),
+                    },
                     None => Outcome::NotANumber,
                 }
             }
@@ -69,7 +84,10 @@ impl Store {
 }
 
 /// Runs operations, the answer to one of which `spoil` may change.
-fn play(operations: u64, spoil: &mut dyn FnMut(&Operation, &mut Outcome)) -> (Model, Store, Result<(), Disagreement>) {
+fn play(
+    operations: u64,
+    spoil: &mut dyn FnMut(&Operation, &mut Outcome),
+) -> (Model, Store, Result<(), Disagreement>) {
     let (mut model, mut store, mut work) = (Model::default(), Store::default(), Work::new(7));
     for _ in 0..operations {
         let operation = work.draw(&model, |_| false);
@@ -92,7 +110,9 @@ fn a_store_that_is_right_passes_whatever_is_drawn() {
             empty += u64::from(len == 0);
         }
         let kind = |text: &str| text.split([' ', '(', '{']).next().unwrap_or_default().to_owned();
-        *seen.entry(kind(&format!("{:?}", operation.action)) + "-" + &kind(&format!("{outcome:?}"))).or_default() += 1;
+        *seen
+            .entry(kind(&format!("{:?}", operation.action)) + "-" + &kind(&format!("{outcome:?}")))
+            .or_default() += 1;
     });
     judged.expect("right answers");
     model.judge_all(store.rows().into_iter()).expect("the same table");
@@ -120,7 +140,10 @@ fn any_wrong_answer_is_found_where_it_is_given() {
         for way in 0..2 {
             let mut spoilt = None;
             let (_, _, judged) = play(5000, &mut |operation, outcome| {
-                if operation.number > 500 && spoilt.is_none() && format!("{outcome:?}").starts_with(wanted) {
+                if operation.number > 500
+                    && spoilt.is_none()
+                    && format!("{outcome:?}").starts_with(wanted)
+                {
                     let before = outcome.clone();
                     match outcome {
                         Outcome::Found { value, .. } if way == 0 => match value.last_mut() {
@@ -147,7 +170,11 @@ fn any_wrong_answer_is_found_where_it_is_given() {
             });
             let (number, key) = spoilt.expect("such an answer comes");
             let disagreement = judged.expect_err(wanted);
-            assert_eq!((disagreement.operation, &disagreement.key), (Some(number), &key), "{wanted}: {disagreement}");
+            assert_eq!(
+                (disagreement.operation, &disagreement.key),
+                (Some(number), &key),
+                "{wanted}: {disagreement}"
+            );
         }
     }
 }
@@ -216,7 +243,12 @@ fn additions_under_way_together_are_each_done_once() {
         value_type: ValueType::Integer,
     };
     shared.judge_end(Some(&row(&400_i64.to_le_bytes()))).expect("as many as were asked for");
-    for wrong in [Some(row(&401_i64.to_le_bytes())), Some(row(&399_i64.to_le_bytes())), Some(row(b"x")), None] {
+    for wrong in [
+        Some(row(&401_i64.to_le_bytes())),
+        Some(row(&399_i64.to_le_bytes())),
+        Some(row(b"x")),
+        None,
+    ] {
         let said = shared.judge_end(wrong.as_ref()).expect_err("another number").to_string();
         assert!(said.contains("\"shared\": expected the number 400; got "), "{said}");
     }
@@ -242,13 +274,16 @@ fn an_addition_done_twice_or_not_at_all_is_found() {
     }
     // Sum 1 went to nobody: one that is four answers late is not under way.
     let mut shared = added(8);
-    [2, 3, 4].into_iter().for_each(|sum| shared.judge(1, &summed(sum)).expect("the first may be late"));
+    [2, 3, 4]
+        .into_iter()
+        .for_each(|sum| shared.judge(1, &summed(sum)).expect("the first may be late"));
     let wrong = shared.judge(5, &summed(5)).expect_err("too late");
     assert!(wrong.expected.contains("the sum 1 before"), "{wrong}");
 }
 
 fn server(data: &Path, listen: &str) -> ServerProcess {
-    ServerProcess::start(data, &["-L", listen, "--memory", "128M", "--disk", "512M"]).expect("it starts")
+    ServerProcess::start(data, &["-L", listen, "--memory", "128M", "--disk", "512M"])
+        .expect("it starts")
 }
 
 #[test]
@@ -257,12 +292,21 @@ fn a_server_answers_every_operation_as_it_must() {
     for (listen, depth) in [(UDP, "8"), (TCP, "1"), (UDP, "64")] {
         let server = server(&dir.path().join(depth), listen);
         let at = ["-C", &server.coordinator];
-        let ran =
-            run(&[&["check", "--operations", "3000", "--seed", "11", "--depth", depth, "--json"], &at[..]].concat());
+        let ran = run(&[
+            &["check", "--operations", "3000", "--seed", "11", "--depth", depth, "--json"],
+            &at[..],
+        ]
+        .concat());
         let told: serde_json::Value = serde_json::from_str(ran.ok()).expect("JSON");
-        assert_eq!((&told["ok"], &told["operations"], &told["seed"]), (&true.into(), &3000.into(), &11.into()));
+        assert_eq!(
+            (&told["ok"], &told["operations"], &told["seed"]),
+            (&true.into(), &3000.into(), &11.into())
+        );
         assert_eq!(told["shared_increments"], 300, "{told}");
-        assert!(told["disagreement"].is_null() && told["bytes_read"].as_u64() > Some(1_000_000), "{told}");
+        assert!(
+            told["disagreement"].is_null() && told["bytes_read"].as_u64() > Some(1_000_000),
+            "{told}"
+        );
         assert_eq!(run(&[&["table", "list"], &at[..]].concat()).ok(), "", "its table is gone");
 
         // Kept, the table is as long as was told; and is not used again.
@@ -270,10 +314,17 @@ fn a_server_answers_every_operation_as_it_must() {
         let text = run(&[&keep[..], &at[..]].concat());
         let stats = run(&[&["table", "stats", "mine", "--json"], &at[..]].concat());
         let stats: serde_json::Value = serde_json::from_str(stats.ok()).expect("JSON");
-        assert!(text.ok().contains(&format!("{} objects at the end", stats["objects"])), "{text:?}; {stats}");
+        assert!(
+            text.ok().contains(&format!("{} objects at the end", stats["objects"])),
+            "{text:?}; {stats}"
+        );
         let again = run(&[&keep[..], &at[..]].concat());
         assert_eq!(again.code, Some(1));
-        assert!(again.stderr.contains("\"mine\" exists") && again.stderr.contains("--table"), "{}", again.stderr);
+        assert!(
+            again.stderr.contains("\"mine\" exists") && again.stderr.contains("--table"),
+            "{}",
+            again.stderr
+        );
         assert!(server.stop().success());
     }
 }
@@ -284,8 +335,13 @@ fn what_another_client_changed_is_found_and_named() {
     let server = server(dir.path(), UDP);
     let at = ["-C", &server.coordinator];
     let endless = ["check", "--operations", "1000000000", "--table", "t", "--seed", "5"];
-    let check =
-        sprat().args(endless).args(at).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the binary runs");
+    let check = sprat()
+        .args(endless)
+        .args(at)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary runs");
     let mut check = Ended(check);
     let until = Instant::now() + PATIENCE;
     // Until the table is there, and what was put is not overwritten before anybody looked.
@@ -295,11 +351,16 @@ fn what_another_client_changed_is_found_and_named() {
     }
     assert_eq!(check.0.wait().expect("ours").code(), Some(1));
     let mut said = String::new();
-    std::io::Read::read_to_string(check.0.stderr.as_mut().expect("piped"), &mut said).expect("text");
+    std::io::Read::read_to_string(check.0.stderr.as_mut().expect("piped"), &mut said)
+        .expect("text");
     for part in ["of \"key-0001\": expected ", "; got ", "--seed 5", "table \"t\" is left"] {
         assert!(said.contains(part), "{part} in {said}");
     }
-    assert!(run(&[&["get", "t", "key-0001"], &at[..]].concat()).code.is_some_and(|code| code == 0 || code == 3));
+    assert!(
+        run(&[&["get", "t", "key-0001"], &at[..]].concat())
+            .code
+            .is_some_and(|code| code == 0 || code == 3)
+    );
     assert!(server.stop().success());
 }
 

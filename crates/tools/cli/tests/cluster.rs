@@ -1,4 +1,5 @@
-//! A cluster of real processes: servers are killed while clients write, and nothing that was acknowledged is lost.
+//! A cluster of real processes: servers are killed while clients write, and nothing that was
+//! acknowledged is lost.
 
 use crate::support;
 use sprat_chance::Chance;
@@ -82,9 +83,21 @@ impl Cluster {
     fn start_server(&mut self, server: usize) {
         let data = self.dir.path().join(server.to_string());
         let listen = format!("fast+udp:host=127.0.0.1,port={}", self.ports[server]);
-        let flags = ["-C", &self.coordinator, "-L", &listen, "-r", COPIES, "--memory", "64M", "--disk", "1G"];
+        let flags = [
+            "-C",
+            &self.coordinator,
+            "-L",
+            &listen,
+            "-r",
+            COPIES,
+            "--memory",
+            "64M",
+            "--disk",
+            "1G",
+        ];
         let flags = [&flags[..], &["--durability", self.durability, "--idle", "sleep"]].concat();
-        self.servers[server] = Some(ServerProcess::start(&data, &flags).unwrap_or_else(|said| panic!("{said}")));
+        self.servers[server] =
+            Some(ServerProcess::start(&data, &flags).unwrap_or_else(|said| panic!("{said}")));
     }
 
     fn client(&self) -> Client {
@@ -95,13 +108,18 @@ impl Cluster {
 /// A client that knows these tables.
 fn looking_at(coordinator: &str, tables: usize) -> (Client, Vec<Table>) {
     let mut client = client_of(coordinator);
-    let tables = (0..tables).map(|table| client.table(&format!("table {table}")).expect("it is there")).collect();
+    let tables = (0..tables)
+        .map(|table| client.table(&format!("table {table}")).expect("it is there"))
+        .collect();
     (client, tables)
 }
 
 fn client_of(coordinator: &str) -> Client {
-    let options =
-        Options { coordinator: coordinator.to_owned(), timeout: Duration::from_secs(8), ..Options::default() };
+    let options = Options {
+        coordinator: coordinator.to_owned(),
+        timeout: Duration::from_secs(8),
+        ..Options::default()
+    };
     Client::connect(&options).expect("the coordinator is there")
 }
 
@@ -132,7 +150,8 @@ fn change(client: &mut Client, table: Table, key: u64, value: u64, known: &mut K
     acknowledged
 }
 
-/// Writes until `until`, one key after the other; counts acknowledged writes, and the longest time without one.
+/// Writes until `until`, one key after the other; counts acknowledged writes, and the longest time
+/// without one.
 fn write(
     client: &mut Client,
     tables: &[Table],
@@ -160,12 +179,15 @@ fn check(client: &mut Client, tables: &[Table], known: &BTreeMap<u64, Known>) {
         let found = loop {
             match client.get(table, &key.to_le_bytes()) {
                 Ok(found) => break found,
-                Err(Error::Timeout { .. } | Error::Recovering { .. }) if begun.elapsed() < PATIENCE => {}
+                Err(Error::Timeout { .. } | Error::Recovering { .. })
+                    if begun.elapsed() < PATIENCE => {}
                 Err(error) => panic!("key {key}: {error}"),
             }
         };
-        let found = found.map(|object| u64::from_le_bytes(object.value.try_into().expect("8 bytes")));
-        let fits = found == known.acknowledged || found.is_some_and(|value| known.perhaps.contains(&value));
+        let found =
+            found.map(|object| u64::from_le_bytes(object.value.try_into().expect("8 bytes")));
+        let fits = found == known.acknowledged
+            || found.is_some_and(|value| known.perhaps.contains(&value));
         assert!(
             fits,
             "key {key} has {found:?}, {:?} was acknowledged, {:?} perhaps",
@@ -176,7 +198,8 @@ fn check(client: &mut Client, tables: &[Table], known: &BTreeMap<u64, Known>) {
 
 #[test]
 fn what_was_acknowledged_survives_servers() {
-    let kills = std::env::var("SPRAT_KILLS").map_or(KILLS, |text| text.parse().expect("SPRAT_KILLS is a number"));
+    let kills = std::env::var("SPRAT_KILLS")
+        .map_or(KILLS, |text| text.parse().expect("SPRAT_KILLS is a number"));
     for (durability, kills) in [("sync", kills.div_ceil(2)), ("buffered", kills / 2)] {
         let mut cluster = Cluster::start(durability);
         let mut client = cluster.client();
@@ -192,7 +215,9 @@ fn what_was_acknowledged_survives_servers() {
             cluster.servers[victim].as_mut().expect("it runs").kill();
             let until = Instant::now() + Duration::from_secs(3);
             let (done, longest) = write(&mut client, &tables, &mut known, &mut random, until);
-            eprintln!("{durability}, kill {kill} of server {victim}: {done} writes, longest gap {longest:?}");
+            eprintln!(
+                "{durability}, kill {kill} of server {victim}: {done} writes, longest gap {longest:?}"
+            );
             check(&mut client, &tables, &known);
             cluster.start_server(victim);
         }
@@ -200,15 +225,17 @@ fn what_was_acknowledged_survives_servers() {
     }
 }
 
-/// Who stands still for longer than its lease is declared dead, and begins anew as soon as it goes on. What it serves in between,
-/// or answers late, must not be of the past: a counter that one client raises never goes back for another.
+/// Who stands still for longer than its lease is declared dead, and begins anew as soon as it goes
+/// on. What it serves in between, or answers late, must not be of the past: a counter that one
+/// client raises never goes back for another.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a process stands still for a time")]
 fn a_server_that_stood_still_begins_anew() {
     let mut cluster = Cluster::start("buffered");
     let mut client = cluster.client();
-    let tables: Vec<Table> =
-        (0..SERVERS).map(|table| client.create_table(&format!("table {table}")).expect("a server is there")).collect();
+    let tables: Vec<Table> = (0..SERVERS)
+        .map(|table| client.create_table(&format!("table {table}")).expect("a server is there"))
+        .collect();
     let (ends, raised, looks) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
     let coordinator = cluster.coordinator.clone();
     let mut longest = Duration::ZERO;
@@ -221,7 +248,10 @@ fn a_server_that_stood_still_begins_anew() {
                     break;
                 }
                 for &table in &tables {
-                    let sum = client.increment_i64(table, b"counter", 1).expect("it is tried until it is done").0;
+                    let sum = client
+                        .increment_i64(table, b"counter", 1)
+                        .expect("it is tried until it is done")
+                        .0;
                     assert_eq!(sum.cast_unsigned(), turn, "each counts once");
                     longest = longest.max(last.elapsed());
                     last = Instant::now();
@@ -237,9 +267,13 @@ fn a_server_that_stood_still_begins_anew() {
                     let least = raised.load(Ordering::Acquire);
                     match client.get(table, b"counter") {
                         Ok(found) => {
-                            let value =
-                                found.map_or(0, |object| i64::from_le_bytes(object.value.try_into().expect("8")));
-                            assert!(value.cast_unsigned() >= least, "{value} was read after {least} was told");
+                            let value = found.map_or(0, |object| {
+                                i64::from_le_bytes(object.value.try_into().expect("8"))
+                            });
+                            assert!(
+                                value.cast_unsigned() >= least,
+                                "{value} was read after {least} was told"
+                            );
                             looks.fetch_add(1, Ordering::Relaxed);
                         }
                         Err(Error::Timeout { .. } | Error::Recovering { .. }) => {}
@@ -276,7 +310,8 @@ fn a_server_that_stood_still_begins_anew() {
 
 /// Runs a command against the cluster, and gives what it told.
 fn told(coordinator: &str, args: &[&str]) -> serde_json::Value {
-    let output = sprat().args(args).args(["-C", coordinator, "--json"]).output().expect("the binary runs");
+    let output =
+        sprat().args(args).args(["-C", coordinator, "--json"]).output().expect("the binary runs");
     assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
@@ -292,7 +327,8 @@ fn servers_of(client: &mut Client, table: &str) -> Vec<u32> {
     record.tablets.iter().map(|tablet| tablet.server).collect()
 }
 
-/// Nobody notices that a server is emptied and taken away, nor that another is given tablets: no error, no death, nothing lost.
+/// Nobody notices that a server is emptied and taken away, nor that another is given tablets: no
+/// error, no death, nothing lost.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "servers are given tablets by and by")]
 fn tablets_move_while_they_are_used() {
@@ -314,7 +350,10 @@ fn tablets_move_while_they_are_used() {
                 let (more, gap) = write(&mut client, &tables, &mut known, &mut random, until);
                 (done, longest) = (done + more, longest.max(gap));
             }
-            assert!(known.values().all(|known| known.perhaps.is_empty()), "every write was acknowledged");
+            assert!(
+                known.values().all(|known| known.perhaps.is_empty()),
+                "every write was acknowledged"
+            );
             (known, done, longest)
         });
         let port = format!("port={}", cluster.ports[1]);
@@ -343,7 +382,11 @@ fn tablets_move_while_they_are_used() {
         let new = id(&mut client);
         let begun = Instant::now();
         while !servers_of(&mut client, "table 0").contains(&new) {
-            assert!(begun.elapsed() < PATIENCE, "{:?} have the table, not {new}", servers_of(&mut client, "table 0"));
+            assert!(
+                begun.elapsed() < PATIENCE,
+                "{:?} have the table, not {new}",
+                servers_of(&mut client, "table 0")
+            );
             std::thread::sleep(Duration::from_millis(50));
         }
         ends.store(true, Ordering::Release);
@@ -352,12 +395,14 @@ fn tablets_move_while_they_are_used() {
     eprintln!("{done} writes, longest time without one {longest:?}");
     check(&mut client, &tables, &known);
     for key in KEYS..4 * KEYS {
-        let found = client.get(tables[0], &key.to_le_bytes()).expect("an answer").expect("it moved along");
+        let found =
+            client.get(tables[0], &key.to_le_bytes()).expect("an answer").expect("it moved along");
         assert!(found.value == vec![7; 20_000], "key {key}");
     }
 }
 
-/// A server that is asked far more often than the others gives half of what is asked for away, and nobody notices.
+/// A server that is asked far more often than the others gives half of what is asked for away, and
+/// nobody notices.
 #[test]
 fn what_many_ask_for_is_divided() {
     let cluster = Cluster::start("buffered");
@@ -377,19 +422,27 @@ fn what_many_ask_for_is_divided() {
         assert!(begun.elapsed() < PATIENCE, "it is still in {before} after {reads} reads");
         let until = Instant::now() + Duration::from_millis(200);
         while Instant::now() < until {
-            // Many at a time: one after the other, a slow machine does not ask often enough for anything to be divided.
+            // Many at a time: one after the other, a slow machine does not ask often enough for
+            // anything to be divided.
             let asked: Vec<_> = keys
                 .iter()
-                .map(|key| client.submit(&Request::Read { table: table.0, key }).expect("there is room"))
+                .map(|key| {
+                    client.submit(&Request::Read { table: table.0, key }).expect("there is room")
+                })
                 .collect();
             for ticket in asked {
-                client.wait(ticket, |answer| assert_eq!(answer.body, b"value")).expect("it is there");
+                client
+                    .wait(ticket, |answer| assert_eq!(answer.body, b"value"))
+                    .expect("it is there");
                 reads += 1;
             }
         }
     }
     eprintln!("divided after {:?} and {reads} reads", begun.elapsed());
     for key in &keys {
-        assert_eq!(client.get(table, key).expect("an answer").expect("it moved along").value, b"value");
+        assert_eq!(
+            client.get(table, key).expect("an answer").expect("it moved along").value,
+            b"value"
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! Several coordinators over a real etcd, as real processes: they are killed and stopped, and etcd with them, while a client writes.
-//! It sees no error, and nothing that was acknowledged is lost.
+//! Several coordinators over a real etcd, as real processes: they are killed and stopped, and etcd
+//! with them, while a client writes. It sees no error, and nothing that was acknowledged is lost.
 
 #[path = "../../../store/store/tests/etcd/process.rs"]
 #[allow(dead_code, reason = "others use the rest")]
@@ -38,7 +38,8 @@ struct Coordinator {
 
 impl Coordinator {
     fn new(said: PathBuf) -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port();
+        let port =
+            TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port();
         Self { locator: format!("tcp:host=127.0.0.1,port={port}"), said, child: None }
     }
 
@@ -46,7 +47,8 @@ impl Coordinator {
         let mut command = sprat();
         command.args(["coordinator", "-C", &self.locator, "--etcd", etcd, "--name", "test"]);
         let said = File::options().create(true).append(true).open(&self.said).expect("a file");
-        self.child = Some(command.stdout(Stdio::null()).stderr(said).spawn().expect("the binary runs"));
+        self.child =
+            Some(command.stdout(Stdio::null()).stderr(said).spawn().expect("the binary runs"));
     }
 
     /// What it has said so far.
@@ -92,10 +94,12 @@ impl Cluster {
         let coordinators: Vec<_> = (0..COORDINATORS).map(coordinator).collect();
         let mut cluster = Self { etcd, coordinators, servers: Vec::new(), _dir: dir };
         for server in 0..SERVERS {
-            let port = UdpSocket::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port();
+            let port =
+                UdpSocket::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port();
             let listen = format!("fast+udp:host=127.0.0.1,port={port}");
             let list = cluster.list();
-            let flags = ["-C", &list, "-L", &listen, "-r", COPIES, "--memory", "64M", "--disk", "1G"];
+            let flags =
+                ["-C", &list, "-L", &listen, "-r", COPIES, "--memory", "64M", "--disk", "1G"];
             let flags = [&flags[..], &["--durability", "buffered", "--idle", "sleep"]].concat();
             let data = cluster._dir.path().join(server.to_string());
             let started = ServerProcess::start(&data, &flags).unwrap_or_else(|said| {
@@ -135,12 +139,18 @@ impl Cluster {
     }
 
     fn server_ids(&self) -> Vec<u32> {
-        self.client().list_servers().expect("somebody leads").iter().map(|server| server.id).collect()
+        self.client()
+            .list_servers()
+            .expect("somebody leads")
+            .iter()
+            .map(|server| server.id)
+            .collect()
     }
 }
 
 fn connect(coordinators: &str) -> Client {
-    let options = Options { coordinator: coordinators.to_owned(), timeout: PATIENCE, ..Options::default() };
+    let options =
+        Options { coordinator: coordinators.to_owned(), timeout: PATIENCE, ..Options::default() };
     Client::connect(&options).expect("locators")
 }
 
@@ -149,7 +159,8 @@ fn pause(duration: Duration) {
     thread::sleep(duration);
 }
 
-/// A client that writes and reads one key after the other, on a thread of its own, until it is told to stop.
+/// A client that writes and reads one key after the other, on a thread of its own, until it is told
+/// to stop.
 struct Writer {
     stop: Arc<AtomicBool>,
     /// The longest time without an acknowledged write since it was last asked, and their number.
@@ -163,21 +174,26 @@ impl Writer {
         let (ended, noted) = (Arc::clone(&stop), Arc::clone(&seen));
         let thread = thread::spawn(move || {
             let mut client = connect(&coordinators);
-            let tables: Vec<Table> =
-                (0..SERVERS).map(|table| client.create_table(&format!("table {table}")).expect("a table")).collect();
+            let tables: Vec<Table> = (0..SERVERS)
+                .map(|table| client.create_table(&format!("table {table}")).expect("a table"))
+                .collect();
             let (mut known, mut random) = (BTreeMap::new(), Chance::new(1));
             let mut last = Instant::now();
             while !ended.load(Ordering::Acquire) {
                 let (key, value) = (random.modulo(KEYS), random.draw());
                 let table = tables[random.index(tables.len())];
-                client.put(table, &key.to_le_bytes(), &value.to_le_bytes()).expect("no error reaches the client");
+                client
+                    .put(table, &key.to_le_bytes(), &value.to_le_bytes())
+                    .expect("no error reaches the client");
                 known.insert((table.0, key), value);
                 let mut noted = noted.lock().expect("nobody panics with it");
                 *noted = (noted.0.max(last.elapsed()), noted.1 + 1);
                 last = Instant::now();
             }
             for (&(table, key), value) in &known {
-                let found = client.get(Table(table), &key.to_le_bytes()).expect("no error reaches the client");
+                let found = client
+                    .get(Table(table), &key.to_le_bytes())
+                    .expect("no error reaches the client");
                 let found = found.expect("it was acknowledged").value;
                 assert_eq!(found, value.to_le_bytes(), "key {key} of table {table}");
             }
@@ -187,7 +203,8 @@ impl Writer {
         writer
     }
 
-    /// Waits until another hundred writes are acknowledged; tells the longest time without one since this was last asked.
+    /// Waits until another hundred writes are acknowledged; tells the longest time without one
+    /// since this was last asked.
     fn goes_on(&self) -> Duration {
         let begun = Instant::now();
         let before = self.seen.lock().expect("nobody panics with it").1;
@@ -211,7 +228,8 @@ fn coordinators_are_killed_and_clients_notice_nothing() {
     let Some(mut cluster) = Cluster::start() else { return };
     let writer = Writer::start(cluster.list());
     let servers = cluster.server_ids();
-    let kills = std::env::var("SPRAT_KILLS").map_or(KILLS, |text| text.parse().expect("SPRAT_KILLS is a number"));
+    let kills = std::env::var("SPRAT_KILLS")
+        .map_or(KILLS, |text| text.parse().expect("SPRAT_KILLS is a number"));
     let mut term = 0;
     for kill in 0..kills {
         let before = writer.goes_on();
@@ -292,7 +310,9 @@ fn etcd_is_away_for_a_while() {
     let long = writer.goes_on();
     assert_eq!(cluster.server_ids(), servers, "none was taken for dead");
     cluster.client().create_table("one more").expect("it goes on");
-    eprintln!("longest time without an acknowledged write: etcd away for 0.3 s {short:?}, for 6 s {long:?}");
+    eprintln!(
+        "longest time without an acknowledged write: etcd away for 0.3 s {short:?}, for 6 s {long:?}"
+    );
     writer.finish();
 }
 
@@ -320,12 +340,17 @@ fn an_etcd_that_is_not_there_yet_is_waited_for_aloud() {
 
 #[test]
 fn what_cannot_be_is_said() {
-    let refused = run(&["coordinator", "-C", "tcp:host=127.0.0.1,port=0", "--etcd", "http://127.0.0.1:1"]);
+    let refused =
+        run(&["coordinator", "-C", "tcp:host=127.0.0.1,port=0", "--etcd", "http://127.0.0.1:1"]);
     assert_ne!(refused.code, Some(0));
     assert!(refused.stderr.contains("name an address and a port"), "{refused:?}");
-    let refused = run(&["coordinator", "-C", "tcp:host=127.0.0.1,port=1", "--etcd", "http://127.0.0.1:1"]);
+    let refused =
+        run(&["coordinator", "-C", "tcp:host=127.0.0.1,port=1", "--etcd", "http://127.0.0.1:1"]);
     assert_ne!(refused.code, Some(0));
-    assert!(refused.stderr.contains("http://127.0.0.1:1") && refused.stderr.contains("is etcd running"), "{refused:?}");
+    assert!(
+        refused.stderr.contains("http://127.0.0.1:1") && refused.stderr.contains("is etcd running"),
+        "{refused:?}"
+    );
     let refused = run(&["coordinator", "--etcd", "127.0.0.1:2379"]);
     assert!(refused.stderr.contains("not a URL"), "{refused:?}");
 }

@@ -1,4 +1,5 @@
-//! `sprat cp` as people and programs meet it: what it prints, what it ends with, and what Ctrl-C leaves.
+//! `sprat cp` as people and programs meet it: what it prints, what it ends with, and what Ctrl-C
+//! leaves.
 
 use crate::support;
 use serde_json::Value;
@@ -48,7 +49,11 @@ fn programs_read_what_happens_and_how_it_ended() {
     assert_eq!(fs::read(target.path().join("file")).unwrap(), content);
     // Again: nothing to do; another of that name: stays; and what there is not.
     let again = cp(&[&format!("{url}/file"), to]);
-    assert!(again.status.success() && told(&again).contains("is there already"), "{}", told(&again));
+    assert!(
+        again.status.success() && told(&again).contains("is there already"),
+        "{}",
+        told(&again)
+    );
     fs::write(target.path().join("file"), "mine").unwrap();
     for (source, code) in [
         (format!("{url}/file"), 4),
@@ -60,7 +65,12 @@ fn programs_read_what_happens_and_how_it_ended() {
         let output = cp(&[&source, to]);
         assert_eq!(output.status.code(), Some(code), "{source}: {}", told(&output));
     }
-    let wrong = cp(&["--blake3", &"0".repeat(64), &format!("{url}/file"), target.path().join("new").to_str().unwrap()]);
+    let wrong = cp(&[
+        "--blake3",
+        &"0".repeat(64),
+        &format!("{url}/file"),
+        target.path().join("new").to_str().unwrap(),
+    ]);
     assert_eq!(wrong.status.code(), Some(10), "{}", told(&wrong));
     let nowhere = cp(&[&format!("{url}/file"), "/proc/no/where"]);
     assert_eq!(nowhere.status.code(), Some(11), "{}", told(&nowhere));
@@ -75,7 +85,11 @@ fn ctrl_c_keeps_what_is_there_and_the_same_command_goes_on() {
     let (_share, url) = share(source.path());
     let (from, to) = (format!("{url}/file"), target.path().join("file"));
     let mut child = sprat();
-    child.args(["cp", "--json", "--limit", "200Mb/s", &from]).arg(&to).stdout(Stdio::piped()).stderr(Stdio::piped());
+    child
+        .args(["cp", "--json", "--limit", "200Mb/s", &from])
+        .arg(&to)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     let mut child = child.spawn().unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let some = lines.map_while(Result::ok).any(|line| {
@@ -90,8 +104,11 @@ fn ctrl_c_keeps_what_is_there_and_the_same_command_goes_on() {
     assert!(told(&output).contains("the same command"), "{}", told(&output));
     assert!(!to.exists());
     let output = cp(&["--json", &from, to.to_str().unwrap()]);
-    let said: Vec<Value> =
-        String::from_utf8(output.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let said: Vec<Value> = String::from_utf8(output.stdout)
+        .unwrap()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
     assert_eq!(said[0]["event"], "checking", "what is here is read first: {said:?}");
     let opened = said.iter().find(|line| line["event"] == "opened").unwrap();
     assert!(opened["resumed"].as_u64() > Some(4 << 20), "{opened}");
@@ -124,7 +141,8 @@ fn wait(milliseconds: u64) {
 #[test]
 fn whichever_end_is_killed_the_file_is_exact() {
     let (source, target) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let content: Vec<u8> = (0..24 << 18).flat_map(|at: u32| at.wrapping_mul(0x9E37_79B9).to_le_bytes()).collect();
+    let content: Vec<u8> =
+        (0..24 << 18).flat_map(|at: u32| at.wrapping_mul(0x9E37_79B9).to_le_bytes()).collect();
     fs::write(source.path().join("file"), &content).unwrap();
     // A port that is free now, and stays ours through every restart.
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
@@ -142,17 +160,36 @@ fn hosts_named_with_also_share_the_work_and_are_told_of() {
     let (from, to) = (format!("{url}/file"), target.path().join("file"));
     let (other, nobody) = (two.addresses()[0].to_string(), "127.0.0.1:1");
     let (from, other, into) = (from.as_str(), other.as_str(), to.to_str().unwrap());
-    let output = cp(&["--json", "--limit", "100Mb/s", "--retries", "1", "--also", other, "--also", nobody, from, into]);
+    let output = cp(&[
+        "--json",
+        "--limit",
+        "100Mb/s",
+        "--retries",
+        "1",
+        "--also",
+        other,
+        "--also",
+        nobody,
+        from,
+        into,
+    ]);
     assert_eq!(output.status.code(), Some(0), "{}", told(&output));
-    let lines: Vec<Value> =
-        String::from_utf8(output.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let lines: Vec<Value> = String::from_utf8(output.stdout)
+        .unwrap()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
     assert!(lines.iter().any(|line| line["event"] == "without"), "{lines:?}");
     let sources = lines.last().unwrap()["sources"].as_array().unwrap();
     let bytes: Vec<_> = sources.iter().map(|source| source["bytes"].as_u64().unwrap()).collect();
     assert!(matches!(bytes[..], [(1..), (1..), 0]), "{sources:?}");
     assert_eq!(bytes.iter().sum::<u64>(), content.len() as u64);
     assert_eq!(fs::read(&to).unwrap(), content);
-    for wrong in [&["-r", "--also", other, from][..], &["--also", "a b", from], &["--also", other, "/etc/hostname"]] {
+    for wrong in [
+        &["-r", "--also", other, from][..],
+        &["--also", "a b", from],
+        &["--also", other, "/etc/hostname"],
+    ] {
         assert_eq!(cp(&[wrong, &["/nowhere/x"]].concat()).status.code(), Some(2), "{wrong:?}");
     }
 }
@@ -176,7 +213,8 @@ fn object_stores_want_to_know_who_we_are() {
         (&["http://127.0.0.1:1/x", "s3://bucket/"], "fetch it first"),
         (&[file, file, "s3://bucket/key"], "end it with /"),
     ] {
-        let output = sprat().arg("cp").args(arguments).env_remove("AWS_ACCESS_KEY_ID").output().unwrap();
+        let output =
+            sprat().arg("cp").args(arguments).env_remove("AWS_ACCESS_KEY_ID").output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", told(&output));
         assert!(told(&output).contains(want), "{arguments:?}: {}", told(&output));
     }
@@ -220,7 +258,10 @@ fn evil() -> String {
                 true => (200, "application/jsonl", LISTING),
                 false => (403, "text/plain", "\u{1b}]0;OWNED\u{7}\u{1b}[31m\u{9b}2J\nsprat: fine"),
             };
-            let head = format!("HTTP/1.1 {status} X\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n", body.len());
+            let head = format!(
+                "HTTP/1.1 {status} X\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n",
+                body.len()
+            );
             let _ = write!(stream, "{head}Connection: close\r\n\r\n{body}");
         }
     });

@@ -1,4 +1,5 @@
-//! `bench distribution` and `bench jitter` on the real binary, with samples too few to tell anything but that they are taken.
+//! `bench distribution` and `bench jitter` on the real binary, with samples too few to tell
+//! anything but that they are taken.
 
 use crate::support;
 use std::fs;
@@ -13,15 +14,33 @@ fn a_distribution_is_measured_written_and_set_beside_another() {
     let mut files = Vec::new();
     for (label, op) in [("one host", "read"), ("another", "write")] {
         let out = path(&format!("{op}.json"));
-        let args = ["--over", "fast+udp,tcp", "--samples", "3000", "--rounds", "2", "--label", label, "--op", op];
+        let args = [
+            "--over",
+            "fast+udp,tcp",
+            "--samples",
+            "3000",
+            "--rounds",
+            "2",
+            "--label",
+            label,
+            "--op",
+            op,
+        ];
         let ran = run(&[&["bench", "distribution", "--out", &out][..], &args].concat());
         let said = ran.ok();
-        for word in
-            ["fast+udp", "tcp", "p99.9", "interrupts set apart too", label, "jitter meter", "3000 over each path"]
-        {
+        for word in [
+            "fast+udp",
+            "tcp",
+            "p99.9",
+            "interrupts set apart too",
+            label,
+            "jitter meter",
+            "3000 over each path",
+        ] {
             assert!(said.contains(word), "no {word:?} in:\n{said}");
         }
-        let json: Value = serde_json::from_str(&fs::read_to_string(&out).expect("results")).expect("JSON");
+        let json: Value =
+            serde_json::from_str(&fs::read_to_string(&out).expect("results")).expect("JSON");
         assert_eq!(json["label"], label);
         let paths = json["paths"].as_array().expect("paths");
         assert_eq!(paths.len(), 2);
@@ -39,7 +58,8 @@ fn a_distribution_is_measured_written_and_set_beside_another() {
         files.push(out);
     }
     let (html, compare) = (path("both.html"), &files[..]);
-    let ran = run(&["bench", "distribution", "--html", &html, "--compare", &compare[0], &compare[1]]);
+    let ran =
+        run(&["bench", "distribution", "--html", &html, "--compare", &compare[0], &compare[1]]);
     let said = ran.ok();
     for word in ["one host, fast+udp", "another, tcp", "100 B write"] {
         assert!(said.contains(word), "no {word:?} in:\n{said}");
@@ -56,8 +76,21 @@ fn what_cannot_be_measured_or_read_is_named() {
     assert!(odd.code != Some(0) && odd.stderr.contains("other.json"), "{}", odd.stderr);
     let (good, bad) = (folder.path().join("good.json"), folder.path().join("bad.json"));
     let [out, damaged] = [&good, &bad].map(|path| path.display().to_string());
-    run(&["bench", "distribution", "--over", "tcp", "--samples", "100", "--rounds", "1", "--out", &out]).ok();
-    let mut json: Value = serde_json::from_str(&fs::read_to_string(&good).expect("results")).expect("JSON");
+    run(&[
+        "bench",
+        "distribution",
+        "--over",
+        "tcp",
+        "--samples",
+        "100",
+        "--rounds",
+        "1",
+        "--out",
+        &out,
+    ])
+    .ok();
+    let mut json: Value =
+        serde_json::from_str(&fs::read_to_string(&good).expect("results")).expect("JSON");
     json["paths"][0]["samples"]["examined"] = serde_json::json!([[77, "cleaner"]]);
     fs::write(&bad, json.to_string()).expect("written");
     let odd = run(&["bench", "distribution", "--compare", &damaged]);
@@ -65,13 +98,18 @@ fn what_cannot_be_measured_or_read_is_named() {
     let locator = "tcp:host=127.0.0.1,port=1";
     let nobody = run(&["bench", "distribution", "-C", locator, "--out", &out]);
     assert!(
-        nobody.code != Some(0) && nobody.stderr.contains(&format!("no cluster answers at {locator}")),
+        nobody.code != Some(0)
+            && nobody.stderr.contains(&format!("no cluster answers at {locator}")),
         "{}",
         nobody.stderr
     );
     if cfg!(not(feature = "dpdk")) {
         let without = run(&["bench", "distribution", "--over", "virtio", "--out", &out]);
-        assert!(without.code != Some(0) && without.stderr.contains("docs/bypass.md"), "{}", without.stderr);
+        assert!(
+            without.code != Some(0) && without.stderr.contains("docs/bypass.md"),
+            "{}",
+            without.stderr
+        );
     }
 }
 
@@ -83,7 +121,11 @@ fn the_jitter_of_a_core_is_told() {
     assert_eq!(meters.len(), 1);
     assert_eq!(meters[0]["core"], 0);
     assert!(meters[0]["seconds"].as_f64().expect("a time") > 0.0);
-    assert!(run(&["bench", "jitter", "--cores", "0", "--seconds", "0.05"]).ok().contains("beyond 50 us"));
+    assert!(
+        run(&["bench", "jitter", "--cores", "0", "--seconds", "0.05"])
+            .ok()
+            .contains("beyond 50 us")
+    );
     let odd = run(&["bench", "jitter", "--cores", "100000"]);
     assert!(odd.code != Some(0) && odd.stderr.contains("core 100000"), "{}", odd.stderr);
 }

@@ -1,6 +1,7 @@
 //! What the command line says, word for word: help, mistakes, flows on a live server.
 //!
-//! The texts are in `tests/golden/`; `UPDATE_GOLDEN=1 cargo test -p sprat-cli --test cli golden::` writes them again.
+//! The texts are in `tests/golden/`; `UPDATE_GOLDEN=1 cargo test -p sprat-cli --test cli golden::`
+//! writes them again.
 
 use crate::support;
 use std::fmt::Write as _;
@@ -14,7 +15,8 @@ use support::{Ran, ServerProcess, UDP, run, run_with, skip, sprat};
 fn golden(name: &str, text: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
-        let written = fs::create_dir_all(path.parent().expect("a folder")).and_then(|()| fs::write(&path, text));
+        let written = fs::create_dir_all(path.parent().expect("a folder"))
+            .and_then(|()| fs::write(&path, text));
         written.expect("the golden folder is writable");
         return;
     }
@@ -357,7 +359,9 @@ fn racks_are_told() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("plan");
     run(&["rack", "plan", "cassandra-6", "--write", path.to_str().expect("text")]).ok();
-    let read = |name: &str| fs::read_to_string(path.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let read = |name: &str| {
+        fs::read_to_string(path.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+    };
     let lines = |name: &str| read(name).lines().count() - 1;
     assert_eq!((lines("cables.csv"), lines("hosts.csv"), lines("tokens.csv")), (12, 18, 192));
     assert!(read("plan.svg").ends_with("</svg>\n"));
@@ -368,8 +372,10 @@ fn racks_are_told() {
 fn live(data: &Path) -> (ServerProcess, Transcript) {
     let flags = ["-L", UDP, "--memory", "64M", "--disk", "256M"];
     let server = ServerProcess::start(data, &flags).expect("it starts");
-    let transcript =
-        Transcript::new(vec![(server.coordinator.clone(), "COORDINATOR"), (server.listen.clone(), "SERVER")]);
+    let transcript = Transcript::new(vec![
+        (server.coordinator.clone(), "COORDINATOR"),
+        (server.listen.clone(), "SERVER"),
+    ]);
     (server, transcript)
 }
 
@@ -446,7 +452,10 @@ fn objects_come_and_go() {
     assert_eq!(run(&["get", "bytes", "raw", "-o", path, "-C", &server.coordinator]).code, Some(0));
     assert_eq!(fs::read(&file).expect("written"), [0, 159, 146, 150, 10]);
     assert_eq!(run(&["put", "bytes", "copy", "-i", path, "-C", &server.coordinator]).code, Some(0));
-    assert_eq!(run(&["get", "bytes", "copy", "-C", &server.coordinator]).stdout, [0, 159, 146, 150, 10]);
+    assert_eq!(
+        run(&["get", "bytes", "copy", "-C", &server.coordinator]).stdout,
+        [0, 159, 146, 150, 10]
+    );
 
     let json = run(&["status", "--json", "-C", &server.coordinator]);
     let value: serde_json::Value = serde_json::from_str(json.ok()).expect("JSON");
@@ -488,8 +497,9 @@ fn scans_go_on_where_they_stopped() {
     let (server, _) = live(dir.path());
     let at = ["-C", &server.coordinator];
     assert_eq!(run(&["table", "create", "t", "-C", at[1]]).code, Some(0));
-    let lines: String =
-        (0..1000).map(|number| format!("{{\"key\":\"k{number}\",\"value\":\"v{number}\"}}\n")).collect();
+    let lines: String = (0..1000)
+        .map(|number| format!("{{\"key\":\"k{number}\",\"value\":\"v{number}\"}}\n"))
+        .collect();
     let file = dir.path().join("in.jsonl");
     fs::write(&file, lines).expect("written");
     run(&["import", "t", file.to_str().expect("text"), "-q", "-C", at[1]]).ok();
@@ -574,8 +584,10 @@ fn rows_come_back_byte_for_byte() {
     let (server, _) = live(&dir.path().join("data"));
     let file = |name: &str| dir.path().join(name).to_str().expect("text").to_owned();
     let export = |table: &str, to: &str, more: &[&str]| {
-        let args: Vec<&str> =
-            ["export", table, to, "-q", "-C", &server.coordinator].into_iter().chain(more.iter().copied()).collect();
+        let args: Vec<&str> = ["export", table, to, "-q", "-C", &server.coordinator]
+            .into_iter()
+            .chain(more.iter().copied())
+            .collect();
         let ran = run(&args);
         assert_eq!(ran.code, Some(0), "{ran:?}");
         ran.stdout
@@ -583,7 +595,8 @@ fn rows_come_back_byte_for_byte() {
 
     let csv = "id,name,remark\n1,Ann,\"said \"\"hi\"\", twice\"\n2,Bob,\"two\nlines\"\n3,Žofie,\n";
     fs::write(file("users.csv"), csv).expect("written");
-    run(&["import", "users", &file("users.csv"), "--key", "id", "-q", "-C", &server.coordinator]).ok();
+    run(&["import", "users", &file("users.csv"), "--key", "id", "-q", "-C", &server.coordinator])
+        .ok();
     assert_eq!(run(&["get", "users", "3", "-C", &server.coordinator]).ok(), "3,Žofie,");
     export("users", &file("back.csv"), &[]);
     let back = fs::read_to_string(file("back.csv")).expect("written");
@@ -596,18 +609,35 @@ fn rows_come_back_byte_for_byte() {
     back_rows.sort_unstable();
     assert_eq!(back_rows, rows_sorted);
 
-    let lines = "{\"uuid\":\"a\",\"n\": 1}\n{\"n\":2.50,\"uuid\":\"b\"}\n  {\"uuid\":\"\\u0063\"}\n";
+    let lines =
+        "{\"uuid\":\"a\",\"n\": 1}\n{\"n\":2.50,\"uuid\":\"b\"}\n  {\"uuid\":\"\\u0063\"}\n";
     fs::write(file("events.jsonl"), lines).expect("written");
-    run(&["import", "events", &file("events.jsonl"), "--key", "uuid", "-q", "-C", &server.coordinator]).ok();
+    run(&[
+        "import",
+        "events",
+        &file("events.jsonl"),
+        "--key",
+        "uuid",
+        "-q",
+        "-C",
+        &server.coordinator,
+    ])
+    .ok();
     export("events", &file("back.jsonl"), &["--rows"]);
     let back = fs::read(file("back.jsonl")).expect("written");
     assert_eq!(sorted_lines(&back), sorted_lines(lines.as_bytes()));
     let piped = export("events", "-", &["--rows", "--format", "jsonl"]);
     assert_eq!(sorted_lines(&piped), sorted_lines(lines.as_bytes()));
 
-    // Pairs of any bytes, there and back and there again: in a table's own order, so the files are equal.
+    // Pairs of any bytes, there and back and there again: in a table's own order, so the files are
+    // equal.
     run(&["table", "create", "any", "-C", &server.coordinator]).ok();
-    for (key, value) in [("plain", &b"text"[..]), ("bytes", &[0, 255, 10, 13]), ("empty", b""), ("quote\"s,", b"\"")] {
+    for (key, value) in [
+        ("plain", &b"text"[..]),
+        ("bytes", &[0, 255, 10, 13]),
+        ("empty", b""),
+        ("quote\"s,", b"\""),
+    ] {
         assert_eq!(run_with(&["put", "any", key, "-C", &server.coordinator], value).code, Some(0));
     }
     for format in ["csv", "tsv", "jsonl"] {
@@ -618,15 +648,21 @@ fn rows_come_back_byte_for_byte() {
         export(&table, &two, &[]);
         let (one, two) = (fs::read(one).expect("written"), fs::read(two).expect("written"));
         assert_eq!(sorted_lines(&one), sorted_lines(&two), "{format}");
-        assert_eq!(run(&["get", &table, "bytes", "-C", &server.coordinator]).stdout, [0, 255, 10, 13]);
+        assert_eq!(
+            run(&["get", &table, "bytes", "-C", &server.coordinator]).stdout,
+            [0, 255, 10, 13]
+        );
     }
     assert!(server.stop().success());
 }
 
 #[test]
 fn completions_parse_in_their_shells() {
-    for (shell, check) in [("bash", &["bash", "-n"][..]), ("zsh", &["zsh", "-n"]), ("fish", &["fish", "--no-execute"])]
-    {
+    for (shell, check) in [
+        ("bash", &["bash", "-n"][..]),
+        ("zsh", &["zsh", "-n"]),
+        ("fish", &["fish", "--no-execute"]),
+    ] {
         let script = run(&["completions", shell]);
         let text = script.ok();
         for word in ["import", "durability", "coordinator", "buffered"] {
@@ -634,9 +670,20 @@ fn completions_parse_in_their_shells() {
         }
         let file = tempfile::NamedTempFile::new().expect("a file");
         fs::write(file.path(), text).expect("written");
-        match Command::new(check[0]).args(&check[1..]).arg(file.path()).stdin(Stdio::null()).output() {
-            Ok(output) => assert!(output.status.success(), "{shell}: {}", String::from_utf8_lossy(&output.stderr)),
-            Err(error) => skip(&format!("completions are not parsed by {shell}, which is not here: {error}")),
+        match Command::new(check[0])
+            .args(&check[1..])
+            .arg(file.path())
+            .stdin(Stdio::null())
+            .output()
+        {
+            Ok(output) => assert!(
+                output.status.success(),
+                "{shell}: {}",
+                String::from_utf8_lossy(&output.stderr)
+            ),
+            Err(error) => {
+                skip(&format!("completions are not parsed by {shell}, which is not here: {error}"))
+            }
         }
     }
 }
@@ -648,8 +695,8 @@ fn man_pages_are_made_for_every_command() {
     assert_eq!(run(&["man", pages.to_str().expect("text")]).code, Some(0));
     for command in COMMANDS {
         let name = ["sprat"].iter().chain(*command).copied().collect::<Vec<_>>().join("-");
-        let page =
-            fs::read_to_string(pages.join(format!("{name}.1"))).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let page = fs::read_to_string(pages.join(format!("{name}.1")))
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
         assert!(page.contains(".TH") && page.contains(".SH NAME"), "{name}");
     }
     let file = dir.path().join("file");
@@ -666,17 +713,44 @@ fn what_cannot_be_written_is_an_error() {
     run(&["put", "t", "k", "v", "-C", &server.coordinator]).ok();
     let to = |device: &str, line: &str, more: &[&str]| {
         let out = fs::File::options().write(true).open(device).expect("a device");
-        let ran =
-            sprat().args(line.split(' ')).args(more).stdout(out).stderr(Stdio::piped()).output().expect("it runs");
+        let ran = sprat()
+            .args(line.split(' '))
+            .args(more)
+            .stdout(out)
+            .stderr(Stdio::piped())
+            .output()
+            .expect("it runs");
         (ran.status.code(), String::from_utf8(ran.stderr).expect("text"))
     };
-    let alone = ["--help", "get --help", "--version", "completions bash", "lab topologies", "rack examples"];
-    let asking = ["get t k", "get t k --json", "scan t", "scan t --json", "scan t --keys", "table list", "status"];
-    let asking = asking.into_iter().chain(["export t - --format csv -q", "put t k w", "table stats t --json"]);
+    let alone = [
+        "--help",
+        "get --help",
+        "--version",
+        "completions bash",
+        "lab topologies",
+        "rack examples",
+    ];
+    let asking = [
+        "get t k",
+        "get t k --json",
+        "scan t",
+        "scan t --json",
+        "scan t --keys",
+        "table list",
+        "status",
+    ];
+    let asking = asking.into_iter().chain([
+        "export t - --format csv -q",
+        "put t k w",
+        "table stats t --json",
+    ]);
     let asking = asking.map(|line| (line, vec!["-C", server.coordinator.as_str()]));
     for (line, more) in alone.map(|line| (line, Vec::new())).into_iter().chain(asking) {
         let (code, said) = to("/dev/full", line, &more);
-        assert!(code == Some(1) && said.contains("standard output: No space left"), "{line}: {code:?}, {said}");
+        assert!(
+            code == Some(1) && said.contains("standard output: No space left"),
+            "{line}: {code:?}, {said}"
+        );
         assert_eq!(to("/dev/null", line, &more).0, Some(0), "{line}");
     }
     assert!(server.stop().success());
@@ -684,8 +758,12 @@ fn what_cannot_be_written_is_an_error() {
 
 #[test]
 fn a_closed_pipe_is_no_error() {
-    let mut child =
-        sprat().args(["completions", "bash"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs");
+    let mut child = sprat()
+        .args(["completions", "bash"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it runs");
     drop(child.stdout.take());
     let output = child.wait_with_output().expect("it ends");
     assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));

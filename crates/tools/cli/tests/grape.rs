@@ -1,4 +1,5 @@
-//! `sprat grape` on files as NumPy writes them: engines agree, what is wrong is told, bodies are followed.
+//! `sprat grape` on files as NumPy writes them: engines agree, what is wrong is told, bodies are
+//! followed.
 
 use crate::support;
 use serde_json::Value;
@@ -15,7 +16,8 @@ near argmin= select(xi == xj, inf, (xj - xi) * (xj - xi))
 /// A folder with a kernel, `i.npy` of 100 i, and `j.npy` of 70 j.
 fn folder() -> TempDir {
     let folder = TempDir::new().unwrap();
-    let numbers = |count: u32| (0..count).map(|at| f64::from(at * 37 % 101) / 10.0).collect::<Vec<_>>();
+    let numbers =
+        |count: u32| (0..count).map(|at| f64::from(at * 37 % 101) / 10.0).collect::<Vec<_>>();
     save(&folder.path().join("i.npy"), 1, &numbers(100));
     save(&folder.path().join("j.npy"), 2, &numbers(140));
     fs::write(folder.path().join("k.kernel"), KERNEL).unwrap();
@@ -24,7 +26,10 @@ fn folder() -> TempDir {
 
 /// Runs with the words' files in a folder.
 fn within(folder: &TempDir, line: &str) -> Ran {
-    let path = |word: &str| match [".npy", ".kernel", ".svg", ".asm"].iter().any(|ending| word.contains(ending)) {
+    let path = |word: &str| match [".npy", ".kernel", ".svg", ".asm"]
+        .iter()
+        .any(|ending| word.contains(ending))
+    {
         true => folder.path().join(word).to_str().unwrap().to_owned(),
         false => word.to_owned(),
     };
@@ -47,10 +52,15 @@ fn engines_agree() {
     assert_eq!((judge.len(), places.len()), (100, 100));
     assert!(judge.iter().any(|sum| sum.abs() > 1.0), "there is something to compare");
     let sim = line.replace("grape run", "grape sim");
-    let lines = [line.to_owned(), format!("{line} --target portable --threads 1"), format!("{line} --engine grapedr")];
+    let lines = [
+        line.to_owned(),
+        format!("{line} --target portable --threads 1"),
+        format!("{line} --engine grapedr"),
+    ];
     for line in lines.into_iter().chain([sim.clone(), format!("{sim} --chips 4 --clock 400MHz")]) {
         let (sums, found) = results(&folder, &line);
-        let off = sums.iter().zip(&judge).map(|(sum, judge)| (sum - judge).abs()).fold(0.0, f64::max);
+        let off =
+            sums.iter().zip(&judge).map(|(sum, judge)| (sum - judge).abs()).fold(0.0, f64::max);
         assert!(off < 1e-11, "{line}: {off:e}");
         assert_eq!(found, places, "{line}");
     }
@@ -64,7 +74,9 @@ fn engines_agree() {
 #[expect(clippy::cast_possible_truncation, reason = "what f32 has of a number")]
 fn precision_is_that_of_the_files_unless_it_is_chosen() {
     let folder = folder();
-    let far = |count: u32| (0..count).map(|at| 1e6 + f64::from(at * 37 % 101) / 101.0).collect::<Vec<_>>();
+    let far = |count: u32| {
+        (0..count).map(|at| 1e6 + f64::from(at * 37 % 101) / 101.0).collect::<Vec<_>>()
+    };
     save(&folder.path().join("i.npy"), 1, &far(100));
     save(&folder.path().join("x.npy"), 1, &far(70));
     fs::write(
@@ -84,7 +96,10 @@ fn precision_is_that_of_the_files_unless_it_is_chosen() {
         let one = told(&format!("grape {command} k.kernel --i narrow.npy --j x.npy")).0;
         assert!(one.iter().any(|sum| *sum != f64::from(*sum as f32)), "{command}: computed in f64");
         let none = told(&format!("grape {command} k.kernel --i narrow.npy --j narrow.npy")).0;
-        assert!(none.iter().all(|sum| *sum == f64::from(*sum as f32)), "{command}: computed in f32");
+        assert!(
+            none.iter().all(|sum| *sum == f64::from(*sum as f32)),
+            "{command}: computed in f32"
+        );
     }
 }
 
@@ -95,7 +110,9 @@ fn a_listing_runs_as_its_kernel() {
         let printed = within(&folder, &format!("grape asm k.kernel --precision {precision}"));
         fs::write(folder.path().join("k.asm"), printed.ok()).unwrap();
         let line = "--i i.npy --j j.npy --const e=0.5 --json";
-        let kernel = within(&folder, &format!("grape sim k.kernel --precision {precision} {line}")).ok().to_owned();
+        let kernel = within(&folder, &format!("grape sim k.kernel --precision {precision} {line}"))
+            .ok()
+            .to_owned();
         assert_eq!(within(&folder, &format!("grape sim k.asm {line}")).ok(), kernel);
     }
     for (line, words) in [
@@ -117,7 +134,11 @@ fn nothing_is_written_over_what_is_read() {
     let at = |name: &str| folder.path().join(name);
     std::os::unix::fs::symlink(at("i.npy"), at("link.npy")).unwrap();
     fs::hard_link(at("j.npy"), at("hard.npy")).unwrap();
-    save(&at("two.npy"), 7, &[0.5, 0.0, 0.0, 0.0, 0.0, 0.5, 0.0, 0.5, 1.0, 0.0, 0.0, 0.0, -0.5, 0.0]);
+    save(
+        &at("two.npy"),
+        7,
+        &[0.5, 0.0, 0.0, 0.0, 0.0, 0.5, 0.0, 0.5, 1.0, 0.0, 0.0, 0.0, -0.5, 0.0],
+    );
     fs::create_dir(at("run.npy")).unwrap();
     fs::copy(at("two.npy"), at("run.npy/snapshot-0004.npy")).unwrap();
     let names = ["i.npy", "j.npy", "k.kernel", "two.npy", "run.npy/snapshot-0004.npy"];
@@ -130,7 +151,10 @@ fn nothing_is_written_over_what_is_read() {
         ("grape run k.kernel --i i.npy --j j.npy --out k.kernel", "it is the file of the kernel"),
         ("grape sim k.kernel --i i.npy --j j.npy --out j.npy", "it is the file of --j"),
         ("grape nbody --from two.npy --until 0.01 --picture two.npy", "it is the file of --from"),
-        ("grape nbody --from run.npy/snapshot-0004.npy --until 0.01 --snapshots run.npy", "is the file of --from"),
+        (
+            "grape nbody --from run.npy/snapshot-0004.npy --until 0.01 --snapshots run.npy",
+            "is the file of --from",
+        ),
     ] {
         let ran = within(&folder, line);
         assert!(ran.code == Some(1) && ran.stderr.contains(words), "{line}: {ran:?}");
@@ -147,25 +171,39 @@ fn nothing_is_written_over_what_is_read() {
 #[test]
 fn no_softening_is_no_pull_of_oneself() {
     let folder = folder();
-    save(&folder.path().join("two.npy"), 7, &[0.5, 0.5, 0.0, 0.0, 0.0, 0.5, 0.0, 0.5, -0.5, 0.0, 0.0, 0.0, -0.5, 0.0]);
+    save(
+        &folder.path().join("two.npy"),
+        7,
+        &[0.5, 0.5, 0.0, 0.0, 0.0, 0.5, 0.0, 0.5, -0.5, 0.0, 0.0, 0.0, -0.5, 0.0],
+    );
     let ran = within(&folder, "grape nbody --from two.npy --softening 0 --json");
-    let lines: Vec<Value> = ran.ok().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let lines: Vec<Value> =
+        ran.ok().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines.len(), 11);
     for line in &lines {
         assert!((line["energy"].as_f64().unwrap() + 0.125).abs() < 1e-6, "{line}");
     }
     save(&folder.path().join("met.npy"), 7, &[0.5; 14]);
     for scheme in ["hermite", "leapfrog"] {
-        let ran = within(&folder, &format!("grape nbody --from met.npy --softening 0 --scheme {scheme}"));
+        let ran =
+            within(&folder, &format!("grape nbody --from met.npy --softening 0 --scheme {scheme}"));
         assert!(
-            ran.code == Some(1) && ran.stderr.contains("bodies 0 and 1, counted from 0, are at one place"),
+            ran.code == Some(1)
+                && ran.stderr.contains("bodies 0 and 1, counted from 0, are at one place"),
             "{ran:?}"
         );
     }
     // Straight at each other: the run ends with an error that says so, not with numbers that are
     // none.
-    save(&folder.path().join("fall.npy"), 7, &[0.5, 0.5, 0.0, 0.0, -0.1, 0.0, 0.0, 0.5, -0.5, 0.0, 0.0, 0.1, 0.0, 0.0]);
-    let ran = within(&folder, "grape nbody --from fall.npy --softening 0 --until 10 --scheme leapfrog --step 0.0625");
+    save(
+        &folder.path().join("fall.npy"),
+        7,
+        &[0.5, 0.5, 0.0, 0.0, -0.1, 0.0, 0.0, 0.5, -0.5, 0.0, 0.0, 0.1, 0.0, 0.0],
+    );
+    let ran = within(
+        &folder,
+        "grape nbody --from fall.npy --softening 0 --until 10 --scheme leapfrog --step 0.0625",
+    );
     assert!(ran.code == Some(0) || ran.stderr.contains("time"), "{ran:?}");
     assert!(!ran.text().contains("NaN") && !ran.text().contains("inf"), "{ran:?}");
 }
@@ -178,8 +216,12 @@ fn results_are_arrays_again() {
     let told = within(&folder, "grape run two.kernel --i r.npy --json");
     let told: Value = serde_json::from_str(told.ok()).unwrap();
     let (_, places) = results(&folder, "grape run k.kernel --i i.npy --j j.npy --json");
-    let read = told["results"]["s"].as_array().unwrap().iter().map(|number| number.as_f64().unwrap());
-    assert_eq!(read.collect::<Vec<_>>(), places.iter().map(|place| *place as f64).collect::<Vec<_>>());
+    let read =
+        told["results"]["s"].as_array().unwrap().iter().map(|number| number.as_f64().unwrap());
+    assert_eq!(
+        read.collect::<Vec<_>>(),
+        places.iter().map(|place| *place as f64).collect::<Vec<_>>()
+    );
 }
 
 #[test]
@@ -199,8 +241,16 @@ fn what_is_wrong_is_told() {
         ("grape run k.kernel --i i.npy".to_owned(), 1, "needs --j FILE, with columns xj, mj"),
         (format!("{run} --const f=1"), 1, "no such constant; it has e"),
         (format!("{run} --const e=one"), 2, "is no number"),
-        (format!("{run} --const e=1e-60 --precision f32"), 1, "constant e is 1e-60, and 0 in f32: compute in f64"),
-        (format!("{run} --const e=-1e60 --precision f32"), 1, "constant e is -1e60, and infinity in f32"),
+        (
+            format!("{run} --const e=1e-60 --precision f32"),
+            1,
+            "constant e is 1e-60, and 0 in f32: compute in f64",
+        ),
+        (
+            format!("{run} --const e=-1e60 --precision f32"),
+            1,
+            "constant e is -1e60, and infinity in f32",
+        ),
         (
             "grape run gravity --i turned.npy --j j.npy".to_owned(),
             1,
@@ -227,7 +277,11 @@ fn what_is_wrong_is_told() {
         assert!(ran.stderr.contains(words), "{line}: {}", ran.stderr);
     }
     // What is not a number goes through a kernel as its language says, and is told.
-    fs::write(folder.path().join("sum.kernel"), "VARI a, b, c, d, e, f, g; VARF s; s += a+b+c+d+e+f+g").unwrap();
+    fs::write(
+        folder.path().join("sum.kernel"),
+        "VARI a, b, c, d, e, f, g; VARF s; s += a+b+c+d+e+f+g",
+    )
+    .unwrap();
     let ran = within(&folder, "grape run sum.kernel --i nan.npy");
     ran.ok();
     assert!(ran.stderr.contains("2 results are not finite"), "{}", ran.stderr);
@@ -237,15 +291,21 @@ fn what_is_wrong_is_told() {
 fn bodies_keep_their_energy_and_go_on_from_a_snapshot() {
     let folder = folder();
     for scheme in ["hermite", "leapfrog --step 0.0005"] {
-        let line = format!("grape nbody --bodies 64 --softening 0.05 --until 0.2 --every 0.1 --json --scheme {scheme}");
+        let line = format!(
+            "grape nbody --bodies 64 --softening 0.05 --until 0.2 --every 0.1 --json --scheme {scheme}"
+        );
         let told = within(&folder, &format!("{line} --snapshots run.npy --picture p.svg"));
-        let lines: Vec<Value> = told.ok().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let lines: Vec<Value> =
+            told.ok().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         let times: Vec<_> = lines.iter().map(|line| line["time"].as_f64().unwrap()).collect();
         assert_eq!(times, [0.0, 0.1, 0.2]);
         let drift = lines[2]["drift"].as_f64().unwrap();
         assert!(drift != 0.0 && drift.abs() < 1e-5, "{scheme}: {drift:e}");
         assert!(fs::read_to_string(folder.path().join("p.svg")).unwrap().starts_with("<svg"));
-        let on = within(&folder, "grape nbody --from run.npy/snapshot-0002.npy --softening 0.05 --until 0.01 --json");
+        let on = within(
+            &folder,
+            "grape nbody --from run.npy/snapshot-0002.npy --softening 0.05 --until 0.01 --json",
+        );
         let first: Value = serde_json::from_str(on.ok().lines().next().unwrap()).unwrap();
         assert_eq!(first["energy"], lines[2]["energy"], "it begins where the other ended");
     }
@@ -255,7 +315,9 @@ fn bodies_keep_their_energy_and_go_on_from_a_snapshot() {
 fn an_interrupted_run_leaves_a_snapshot() {
     let folder = folder();
     let mut command = sprat();
-    command.args(["grape", "nbody", "--bodies", "256", "--until", "1000000", "--every", "100", "--json"]);
+    command.args([
+        "grape", "nbody", "--bodies", "256", "--until", "1000000", "--every", "100", "--json",
+    ]);
     command.arg("--snapshots").arg(folder.path());
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     // The first line is told once signals are watched.
@@ -274,18 +336,29 @@ fn an_interrupted_run_leaves_a_snapshot() {
 #[test]
 fn matrices_are_right() {
     for line in ["grape dgemm --size 70 --json", "grape lu --size 100 --chips 2 --json"] {
-        let told: Value = serde_json::from_str(run(&line.split(' ').collect::<Vec<_>>()).ok()).unwrap();
+        let told: Value =
+            serde_json::from_str(run(&line.split(' ').collect::<Vec<_>>()).ok()).unwrap();
         assert_eq!(told["right"], true, "{told}");
-        assert!(told["error"].as_f64().unwrap() > 0.0 && told["timing"]["loop_cycles"].as_u64().unwrap() > 0);
+        assert!(
+            told["error"].as_f64().unwrap() > 0.0
+                && told["timing"]["loop_cycles"].as_u64().unwrap() > 0
+        );
     }
-    for line in ["grape dgemm --size 300 --on cpu --json", "grape lu --size 300 --on cpu --threads 2 --json"] {
-        let told: Value = serde_json::from_str(run(&line.split(' ').collect::<Vec<_>>()).ok()).unwrap();
+    for line in [
+        "grape dgemm --size 300 --on cpu --json",
+        "grape lu --size 300 --on cpu --threads 2 --json",
+    ] {
+        let told: Value =
+            serde_json::from_str(run(&line.split(' ').collect::<Vec<_>>()).ok()).unwrap();
         assert_eq!((&told["right"], &told["rows"]), (&true.into(), &300.into()), "{told}");
         let error = told["error"].as_f64().unwrap();
         assert!(error > 0.0 && error < 1e-14 && told["gflops"].as_f64().unwrap() > 0.0, "{told}");
     }
     let told = run(&["grape", "dgemm", "--on", "cpu", "--size", "100"]);
-    assert!(told.ok().contains("Gflop/s of this processor") && told.text().contains("C = A B to"), "{told:?}");
+    assert!(
+        told.ok().contains("Gflop/s of this processor") && told.text().contains("C = A B to"),
+        "{told:?}"
+    );
 }
 
 #[cfg(not(feature = "mpi"))]
@@ -294,11 +367,18 @@ fn ranks_are_refused_where_they_cannot_speak() {
     let folder = folder();
     for line in ["run gravity --i i.npy --j j.npy", "nbody --bodies 8"] {
         let mut command = sprat();
-        command.current_dir(folder.path()).arg("grape").args(line.split(' ')).env("OMPI_COMM_WORLD_SIZE", "2");
+        command
+            .current_dir(folder.path())
+            .arg("grape")
+            .args(line.split(' '))
+            .env("OMPI_COMM_WORLD_SIZE", "2");
         let output = command.output().unwrap();
         let told = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(1), "{told}");
-        assert!(told.contains("mpirun started 2 of these") && told.contains("--features sprat-cli/mpi"), "{told}");
+        assert!(
+            told.contains("mpirun started 2 of these") && told.contains("--features sprat-cli/mpi"),
+            "{told}"
+        );
     }
     let alone = run(&["grape", "nbody", "--bodies", "8", "--until", "0.01"]);
     alone.ok();

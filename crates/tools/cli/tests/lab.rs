@@ -15,10 +15,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 use support::{run, skip, sprat};
 
-/// Runs a test on a thread in a network namespace of its own. Says so where the machine does not allow that.
+/// Runs a test on a thread in a network namespace of its own. Says so where the machine does not
+/// allow that.
 fn alone(test: impl FnOnce() + Send) {
     let run = || {
-        unshare(CloneFlags::CLONE_NEWNET).map_err(|error| format!("a network namespace: {error}"))?;
+        unshare(CloneFlags::CLONE_NEWNET)
+            .map_err(|error| format!("a network namespace: {error}"))?;
         std::fs::metadata("/dev/net/tun").map_err(|error| format!("/dev/net/tun: {error}"))?;
         test();
         Ok::<_, String>(())
@@ -60,23 +62,32 @@ fn it_runs_for_as_long_as_it_was_told() {
         assert!(ENDED.contains(&ran.code), "{ran:?}");
         assert!(ran.stderr.contains("tap:a0 <-> tap:b0,mtu=9000"), "{ran:?}");
         let report: Value = serde_json::from_str(ran.text()).expect("JSON");
-        let lines: Vec<_> = report["lines"].as_array().expect("lines").iter().map(|line| &line["to"]).collect();
+        let lines: Vec<_> =
+            report["lines"].as_array().expect("lines").iter().map(|line| &line["to"]).collect();
         assert_eq!(lines, ["b0", "a0"]);
         assert_eq!(report["inputs"].as_array().map(Vec::len), Some(2));
         assert!(report["lines"][0]["drops"]["loss"].is_u64(), "{report}");
-        assert_eq!(report["behind"].as_array().map(Vec::is_empty), Some(ran.code == Some(0)), "{report}");
+        assert_eq!(
+            report["behind"].as_array().map(Vec::is_empty),
+            Some(ran.code == Some(0)),
+            "{report}"
+        );
     });
 }
 
 /// Starts a box that nobody told when to end, and waits until it runs.
 fn started() -> Child {
     let mut child = sprat()
-        .args(["lab", "run", "--port", "tap:a0", "--port", "tap:b0", "--port", "tap:c0", "--quiet", "--state", STATE])
+        .args([
+            "lab", "run", "--port", "tap:a0", "--port", "tap:b0", "--port", "tap:c0", "--quiet",
+            "--state", STATE,
+        ])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .expect("the binary runs");
-    let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines().map_while(Result::ok);
+    let mut lines =
+        BufReader::new(child.stderr.take().expect("piped")).lines().map_while(Result::ok);
     assert!(lines.any(|line| line.contains("the box runs")), "it ended instead");
     child
 }
@@ -104,7 +115,8 @@ const STOPPED: Duration = Duration::from_millis(200);
 /// A signal is on its way for a while: a thread that still runs would read what comes, in time.
 fn until_stopped(process: u32) {
     let stopped = |task: std::io::Result<std::fs::DirEntry>| {
-        let stat = std::fs::read_to_string(task.expect("a thread").path().join("stat")).expect("it is ours");
+        let stat = std::fs::read_to_string(task.expect("a thread").path().join("stat"))
+            .expect("it is ours");
         stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with('T'))
     };
     let until = Instant::now() + Duration::from_secs(30);
@@ -114,17 +126,22 @@ fn until_stopped(process: u32) {
     }
 }
 
-/// Stops a box of this name with these flags while datagrams come, and lets it go on; its exit code, and what it says at the end.
+/// Stops a box of this name with these flags while datagrams come, and lets it go on; its exit
+/// code, and what it says at the end.
 fn paused(name: &str, flags: &[&str]) -> (Option<i32>, String) {
     let mut child = sprat()
-        .args(["lab", "run", "--port", "tap:a0", "--port", "tap:b0", "--json", "--quiet", "--state", STATE])
+        .args([
+            "lab", "run", "--port", "tap:a0", "--port", "tap:b0", "--json", "--quiet", "--state",
+            STATE,
+        ])
         .args(["--name", name])
         .args(flags)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .expect("the binary runs");
-    let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines().map_while(Result::ok);
+    let mut lines =
+        BufReader::new(child.stderr.take().expect("piped")).lines().map_while(Result::ok);
     assert!(lines.any(|line| line.contains("the box runs")), "it ended instead");
     let ip = |words: &str| {
         let ran = Command::new("ip").args(words.split(' ')).status().expect("ip runs");
@@ -147,7 +164,8 @@ fn paused(name: &str, flags: &[&str]) -> (Option<i32>, String) {
     signal(Signal::CONT);
     // All of them have to come through, for it counts what left.
     let until = Instant::now() + Duration::from_secs(30);
-    while lines_to_b0(&run(&["lab", "ctl", name, "report", "--state", STATE]))["left"]["segments"].as_u64()
+    while lines_to_b0(&run(&["lab", "ctl", name, "report", "--state", STATE]))["left"]["segments"]
+        .as_u64()
         < Some(WHILE_STOPPED as u64)
     {
         assert!(Instant::now() < until, "it does not read");
@@ -179,7 +197,8 @@ fn what_is_tolerated_is_no_reason_to_fail() {
     alone(|| {
         let (code, said) = paused("tolerated", &["--delay", "400ms", "--tolerate", "100%"]);
         assert_eq!(code, Some(0), "{said}");
-        let ran = run(&["lab", "run", "--port", "tap:a0", "--port", "tap:b0", "--tolerate", "1:much"]);
+        let ran =
+            run(&["lab", "run", "--port", "tap:a0", "--port", "tap:b0", "--tolerate", "1:much"]);
         assert!(ran.code == Some(1) && ran.stderr.contains("want SHARE or SHARE:TIME"), "{ran:?}");
     });
 }
@@ -192,20 +211,29 @@ fn a_tap_that_somebody_has_is_said() {
         child.kill().expect("it runs");
         child.wait().expect("it ends");
         assert_eq!(ran.code, Some(1), "{ran:?}");
-        assert!(ran.stderr.contains("port a0: making the TAP") && ran.stderr.contains("another process"), "{ran:?}");
-        let ran = run(&["lab", "run", "--port", "tap:d0", "--port", "tap:e0@nowhere", "--state", STATE]);
+        assert!(
+            ran.stderr.contains("port a0: making the TAP")
+                && ran.stderr.contains("another process"),
+            "{ran:?}"
+        );
+        let ran =
+            run(&["lab", "run", "--port", "tap:d0", "--port", "tap:e0@nowhere", "--state", STATE]);
         assert!(ran.stderr.contains("make it with: ip netns add nowhere"), "{ran:?}");
     });
 }
 
-/// Runs the binary as a user without rights, with a folder for its states; none, and said so, where the kernel has no namespaces
-/// for such a user.
+/// Runs the binary as a user without rights, with a folder for its states; none, and said so, where
+/// the kernel has no namespaces for such a user.
 fn as_nobody(words: &[&str]) -> Option<support::Ran> {
     const NOBODY: u32 = 65_534;
     let state = tempfile::tempdir().expect("a directory");
     std::fs::set_permissions(state.path(), Permissions::from_mode(0o777)).expect("ours");
     let command = &mut sprat();
-    let command = command.args(words).env("SPRAT_LAB_STATE", state.path().join("lab")).uid(NOBODY).gid(NOBODY);
+    let command = command
+        .args(words)
+        .env("SPRAT_LAB_STATE", state.path().join("lab"))
+        .uid(NOBODY)
+        .gid(NOBODY);
     let output = match command.output() {
         Ok(output) => output,
         Err(error) => {
@@ -216,7 +244,11 @@ fn as_nobody(words: &[&str]) -> Option<support::Ran> {
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     let ran = support::Ran { code: output.status.code(), stdout: output.stdout, stderr };
     if ran.stderr.contains("cannot be had") || ran.stderr.contains("/dev/net/tun") {
-        assert!(ran.code == Some(1) && (ran.stderr.contains("CAP_NET_ADMIN") || ran.stderr.contains("tun")), "{ran:?}");
+        assert!(
+            ran.code == Some(1)
+                && (ran.stderr.contains("CAP_NET_ADMIN") || ran.stderr.contains("tun")),
+            "{ran:?}"
+        );
         skip(&format!("sprat lab without root: {}", ran.stderr));
         return None;
     }
@@ -227,7 +259,9 @@ fn as_nobody(words: &[&str]) -> Option<support::Ran> {
 #[test]
 fn an_ordinary_user_has_a_box_in_namespaces_of_its_own() {
     let ports = ["--port", "tap:a0@left", "--port", "tap:b0@right"];
-    let words = [&["lab", "run", "--delay", "5ms", "--duration", "300ms", "--quiet", "--json"], &ports[..]].concat();
+    let words =
+        [&["lab", "run", "--delay", "5ms", "--duration", "300ms", "--quiet", "--json"], &ports[..]]
+            .concat();
     let Some(ran) = as_nobody(&words) else { return };
     assert!(ENDED.contains(&ran.code), "{ran:?}");
     let report: Value = serde_json::from_str(ran.text()).expect("JSON");
@@ -237,7 +271,9 @@ fn an_ordinary_user_has_a_box_in_namespaces_of_its_own() {
 #[test]
 fn an_ordinary_user_has_a_lab_in_namespaces_of_its_own() {
     let command = "cat /proc/net/dev; cat /proc/sys/net/ipv4/tcp_rmem";
-    let Some(ran) = as_nobody(&["lab", "up", "two-sites", "--in", "left", "--", command]) else { return };
+    let Some(ran) = as_nobody(&["lab", "up", "two-sites", "--in", "left", "--", command]) else {
+        return;
+    };
     assert!(ENDED.contains(&ran.code), "{ran:?}");
     assert!(ran.text().contains("left | ") && ran.text().contains("1073741824"), "{ran:?}");
 }

@@ -1,4 +1,5 @@
-//! `sprat lab ctl`, by its binary: boxes in network namespaces of the test's own, changed while they run.
+//! `sprat lab ctl`, by its binary: boxes in network namespaces of the test's own, changed while
+//! they run.
 
 use crate::support;
 use nix::sched::{CloneFlags, unshare};
@@ -17,7 +18,8 @@ struct Test {
 /// Runs a test. Says so where the machine does not allow it.
 fn alone(test: impl FnOnce(&Test) + Send) {
     let run = || {
-        unshare(CloneFlags::CLONE_NEWNET).map_err(|error| format!("a network namespace: {error}"))?;
+        unshare(CloneFlags::CLONE_NEWNET)
+            .map_err(|error| format!("a network namespace: {error}"))?;
         std::fs::metadata("/dev/net/tun").map_err(|error| format!("/dev/net/tun: {error}"))?;
         test(&Test { folder: tempfile::tempdir().expect("a folder") });
         Ok::<_, String>(())
@@ -51,7 +53,8 @@ impl Test {
             .stderr(Stdio::piped())
             .spawn()
             .expect("the binary runs");
-        let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines().map_while(Result::ok);
+        let mut lines =
+            BufReader::new(child.stderr.take().expect("piped")).lines().map_while(Result::ok);
         let line = lines.find(|line| line.contains("the box runs")).expect("it ended instead");
         (Mortal(child), line)
     }
@@ -70,23 +73,43 @@ impl Drop for Mortal {
 #[test]
 fn a_box_is_shown_and_changed_by_its_name() {
     alone(|test| {
-        let (_box, told) = test.started(&["--port", "tap:a0", "--port", "tap:b0", "--delay", "1ms"]);
+        let (_box, told) =
+            test.started(&["--port", "tap:a0", "--port", "tap:b0", "--delay", "1ms"]);
         assert!(told.contains("runs as a0-b0"), "{told}");
         let (_other, _) = test.started(&["--port", "tap:c0", "--port", "tap:d0", "--name", "wan"]);
         let listed = run(&["lab", "ls", "--state", test.state()]);
-        assert!(listed.ok().lines().map(|line| line.split_whitespace().next()).eq([Some("a0-b0"), Some("wan")]));
+        assert!(
+            listed
+                .ok()
+                .lines()
+                .map(|line| line.split_whitespace().next())
+                .eq([Some("a0-b0"), Some("wan")])
+        );
 
         let shown = test.ctl(&["a0-b0", "show"]);
         assert!(shown.ok().starts_with("a0-b0: cross, process "), "{shown:?}");
         assert!(shown.text().ends_with("  to a0: delay=1ms\n  to b0: delay=1ms\n"), "{shown:?}");
-        let set =
-            test.ctl(&["a0-b0", "set", "--to", "b0", "delay=50ms", "rate=1Gb/s,buffer=100MB", "loss=bursts:1%,50%"]);
+        let set = test.ctl(&[
+            "a0-b0",
+            "set",
+            "--to",
+            "b0",
+            "delay=50ms",
+            "rate=1Gb/s,buffer=100MB",
+            "loss=bursts:1%,50%",
+        ]);
         let line = "  to b0: delay=50ms rate=1Gb/s buffer=100MB loss=bursts:1%,50%,100%,0%\n";
         assert_eq!(set.ok(), line);
         assert!(set.stderr.contains("packet memory to b0 is 20 MB"), "{set:?}");
-        assert!(test.ctl(&["a0-b0", "show"]).ok().ends_with(&format!("  to a0: delay=1ms\n{line}")));
+        assert!(
+            test.ctl(&["a0-b0", "show"]).ok().ends_with(&format!("  to a0: delay=1ms\n{line}"))
+        );
         let state = test.json(&["wan", "show"]);
-        assert_eq!((&state["name"], &state["ports"][0]["line"]["delay"]), (&"wan".into(), &"0".into()), "not this one");
+        assert_eq!(
+            (&state["name"], &state["ports"][0]["line"]["delay"]),
+            (&"wan".into(), &"0".into()),
+            "not this one"
+        );
         assert_eq!(test.json(&["a0-b0", "report"])["lines"].as_array().map(Vec::len), Some(2));
     });
 }
@@ -109,8 +132,18 @@ fn mistakes_say_what_would_do() {
             assert_eq!(ran.code, Some(1), "{words:?}: {ran:?}");
             assert!(ran.stderr.contains(told), "{words:?}: {ran:?}");
         }
-        let again =
-            run(&["lab", "run", "--port", "tap:e0", "--port", "tap:f0", "--name", "wan", "--state", test.state()]);
+        let again = run(&[
+            "lab",
+            "run",
+            "--port",
+            "tap:e0",
+            "--port",
+            "tap:f0",
+            "--name",
+            "wan",
+            "--state",
+            test.state(),
+        ]);
         assert_eq!(again.code, Some(1), "{again:?}");
         assert!(again.stderr.contains("a box called wan runs already (process "), "{again:?}");
     });
@@ -125,16 +158,23 @@ fn a_filter_is_listed_and_changed() {
         let (_box, _) = test.started(&["--port", "tap:a0", "--port", "tap:b0"]);
         assert_eq!(test.ctl(&["filter", "list"]).ok(), "");
         let rule = "filters[0]: \"udp port 53\" from a0 drop: 0 packets, 0 bytes";
-        assert_eq!(test.ctl(&["filter", "add", "udp port 53", "drop", "--from", "a0"]).ok(), format!("  {rule}\n"));
+        assert_eq!(
+            test.ctl(&["filter", "add", "udp port 53", "drop", "--from", "a0"]).ok(),
+            format!("  {rule}\n")
+        );
         let added = test.ctl(&["filter", "add", "ip", "rewrite:dscp=46", "--at", "0"]);
         assert!(added.ok().contains("filters[0]: \"ip\" rewrite:dscp=46: 0 packets"), "{added:?}");
         assert!(test.ctl(&["show"]).ok().contains("filters[1]: \"udp port 53\" from a0 drop"));
         let removed = test.ctl(&["filter", "remove", "0"]);
-        assert_eq!(removed.ok(), format!("  removed: \"ip\" rewrite:dscp=46: 0 packets, 0 bytes\n  {rule}\n"));
+        assert_eq!(
+            removed.ok(),
+            format!("  removed: \"ip\" rewrite:dscp=46: 0 packets, 0 bytes\n  {rule}\n")
+        );
         assert_eq!(test.json(&["filter", "list"])["rules"][0]["rule"]["match"], "udp port 53");
         let wrong = test.ctl(&["filter", "add", "udp porto 53", "drop"]);
         assert!(
-            wrong.stderr.contains("filter \"udp porto 53\": ") && wrong.stderr.contains("pcap-filter"),
+            wrong.stderr.contains("filter \"udp porto 53\": ")
+                && wrong.stderr.contains("pcap-filter"),
             "{wrong:?}"
         );
         assert_eq!(test.json(&["filter", "clear"])["rules"], Value::Array(Vec::new()));
@@ -144,8 +184,9 @@ fn a_filter_is_listed_and_changed() {
 #[test]
 fn stop_ends_it_as_ctrl_c_would() {
     alone(|test| {
-        let (mut child, _) =
-            test.started(&["--port", "tap:a0", "--port", "tap:b0", "--port", "tap:c0", "--name", "hub"]);
+        let (mut child, _) = test.started(&[
+            "--port", "tap:a0", "--port", "tap:b0", "--port", "tap:c0", "--name", "hub",
+        ]);
         assert_eq!(test.ctl(&["stop"]).ok(), "");
         let mut text = String::new();
         child.0.stdout.take().expect("piped").read_to_string(&mut text).expect("text");
@@ -161,7 +202,11 @@ fn a_killed_box_leaves_its_name_to_the_next() {
     alone(|test| {
         let (child, _) = test.started(&["--port", "tap:a0", "--port", "tap:b0", "--name", "wan"]);
         drop(child);
-        assert_eq!(run(&["lab", "ls", "--state", test.state()]).ok(), "", "nobody listens any more");
+        assert_eq!(
+            run(&["lab", "ls", "--state", test.state()]).ok(),
+            "",
+            "nobody listens any more"
+        );
         let ran = test.ctl(&["wan", "show"]);
         assert!(ran.stderr.contains("no box wan runs here"), "{ran:?}");
         let (_box, told) = test.started(&["--port", "tap:a0", "--port", "tap:b0", "--name", "wan"]);

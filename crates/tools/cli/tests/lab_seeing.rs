@@ -1,4 +1,5 @@
-//! Seeing what passes through boxes: `--report`, `--series`, `lab report` and `lab watch`, by the binary.
+//! Seeing what passes through boxes: `--report`, `--series`, `lab report` and `lab watch`, by the
+//! binary.
 
 use crate::support;
 use serde_json::Value;
@@ -20,26 +21,37 @@ const PING: &str = "ping -q -i 0.05 -c 20 $RIGHT_V4";
 fn a_lab_is_recorded_and_drawn() {
     let Some(test) = Test::new("drawn") else { return };
     let (series, drawn) = (test.path("lab.jsonl"), test.path("lab.svg"));
-    let ran = test.up(&["--series", &series, "--report", &drawn, "--every", "50ms", "--in", "left", "--", PING]);
+    let ran = test.up(&[
+        "--series", &series, "--report", &drawn, "--every", "50ms", "--in", "left", "--", PING,
+    ]);
     assert!(WELL.contains(&ran.code), "{ran:?}");
     let text = std::fs::read_to_string(&series).expect("a series");
-    let values: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let values: Vec<Value> =
+        text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     assert_eq!(values[0]["lines"][1]["settings"], "delay 20 ms", "{}", values[0]);
     assert!(values.len() > 5, "{text}");
     assert!(values[1..].windows(2).all(|pair| pair[0]["to"] == pair[1]["from"]), "no gaps: {text}");
     let samples = values[1..].iter().flat_map(|sample| sample["lines"].as_array().expect("lines"));
     let flows = samples.flat_map(|line| line["flows"].as_array().expect("flows"));
-    let pings = flows.filter(|flow| flow["flow"].as_str().is_some_and(|name| name.starts_with("icmp 10.")));
+    let pings =
+        flows.filter(|flow| flow["flow"].as_str().is_some_and(|name| name.starts_with("icmp 10.")));
     let trips: Vec<_> = pings.filter_map(|flow| flow["rtt_ms"].as_f64()).collect();
     assert!(!trips.is_empty() && trips.iter().all(|trip| *trip >= ROUND_TRIP - 0.001), "{trips:?}");
     let svg = std::fs::read_to_string(&drawn).expect("a picture");
-    assert!(svg.contains("box.wan: to right: delay 20 ms") && svg.contains("icmp 10.64.0.1 &gt; 10.64.0.2"), "{svg}");
+    assert!(
+        svg.contains("box.wan: to right: delay 20 ms")
+            && svg.contains("icmp 10.64.0.1 &gt; 10.64.0.2"),
+        "{svg}"
+    );
 
     let again = test.path("again.html");
     let ran = run(&["lab", "report", &series, "--out", &again]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
     let html = std::fs::read_to_string(&again).expect("a page");
-    assert!(html.starts_with("<!doctype html>") && html.contains("icmp 10.64.0.1 &gt; 10.64.0.2"), "{html}");
+    assert!(
+        html.starts_with("<!doctype html>") && html.contains("icmp 10.64.0.1 &gt; 10.64.0.2"),
+        "{html}"
+    );
 }
 
 #[test]
@@ -61,13 +73,19 @@ fn what_cannot_be_drawn_is_said_beforehand() {
     assert!(told("e", &format!("{head}{good}[]\n")).contains("line 3: not of a series"));
     std::fs::write(path("f"), format!("{head}{good}{{\"from\":1.0,\"to")).expect("written");
     let ran = run(&["lab", "report", &path("f"), "--out", &path("x.svg")]);
-    assert!(ran.code == Some(0) && ran.stderr.contains("line 3 was cut short"), "what a crash left: {ran:?}");
+    assert!(
+        ran.code == Some(0) && ran.stderr.contains("line 3 was cut short"),
+        "what a crash left: {ran:?}"
+    );
     let ran = run(&["lab", "report", &path("f"), "--out", &path("x.png")]);
     assert!(ran.code == Some(1) && ran.stderr.contains("ends in .svg or .html"), "{ran:?}");
     let ran = run(&["lab", "up", "two-sites", "--report", "x.png"]);
     assert!(ran.code == Some(1) && ran.stderr.contains("--report: x.png: want a name"), "{ran:?}");
     let ran = run(&["lab", "up", "two-sites", "--report", "x.svg", "--every", "1ms"]);
-    assert!(ran.code == Some(2) && ran.stderr.contains("'1ms' for '--every <TIME>': want 10ms to 60s"), "{ran:?}");
+    assert!(
+        ran.code == Some(2) && ran.stderr.contains("'1ms' for '--every <TIME>': want 10ms to 60s"),
+        "{ran:?}"
+    );
 }
 
 #[test]
@@ -77,7 +95,9 @@ fn a_box_is_watched_by_programs_and_as_text() {
     let name = format!("{}.wan", test.name);
     let ran = run(&["lab", "watch", &name, "--once", "--every", "500ms", "--state", &test.state()]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
-    for told in [&format!("box {name}"), "PORT", "right", "icmp 10.64.0.1 > 10.64.0.2", "ROUND TRIP"] {
+    for told in
+        [&format!("box {name}"), "PORT", "right", "icmp 10.64.0.1 > 10.64.0.2", "ROUND TRIP"]
+    {
         assert!(ran.text().contains(told), "{told:?} is not in {}", ran.text());
     }
     // The only box that runs needs no name. It ends, and so does the watch.
@@ -88,7 +108,8 @@ fn a_box_is_watched_by_programs_and_as_text() {
         .spawn()
         .expect("starts");
     let mut lines = BufReader::new(watch.stdout.take().expect("piped")).lines();
-    let first: Value = serde_json::from_str(&lines.next().expect("one").expect("text")).expect("JSON");
+    let first: Value =
+        serde_json::from_str(&lines.next().expect("one").expect("text")).expect("JSON");
     assert_eq!(first["box"], name);
     assert_eq!(first["lines"].as_array().map(Vec::len), Some(2), "{first}");
     stop(&mut lab);
@@ -128,7 +149,8 @@ fn a_terminal_shows_a_box_and_is_given_back() {
     let mut screen = script.stdout.take().expect("piped");
     let mut asked = 0;
     let mut part = [0; 4096];
-    // Once it shows a flow, it is paused; when it says so, it is left. Only what changed is written, blanks are skipped.
+    // Once it shows a flow, it is paused; when it says so, it is left. Only what changed is
+    // written, blanks are skipped.
     loop {
         let count = screen.read(&mut part).expect("a terminal");
         if count == 0 {
@@ -149,9 +171,13 @@ fn a_terminal_shows_a_box_and_is_given_back() {
     stop(&mut lab);
     let text = String::from_utf8_lossy(&seen);
     assert_eq!(asked, 2, "{text}");
-    assert!(text.contains("\u{1b}[?1049h") && text.contains("\u{1b}[?1049l"), "another screen, and back: {text}");
+    assert!(
+        text.contains("\u{1b}[?1049h") && text.contains("\u{1b}[?1049l"),
+        "another screen, and back: {text}"
+    );
     assert!(text.contains("code 0"), "{text}");
-    let settings = ["before", "after"].map(|name| std::fs::read_to_string(test.path(name)).expect("written"));
+    let settings =
+        ["before", "after"].map(|name| std::fs::read_to_string(test.path(name)).expect("written"));
     assert_eq!(settings[0], settings[1], "the terminal is as it was");
 }
 
@@ -199,9 +225,13 @@ impl Test {
     /// Starts the lab with echoes that do not end, and waits for the first.
     fn start(&self) -> Mortal {
         let ping = "ping -i 0.05 $RIGHT_V4";
-        let child = sprat().args(self.arguments(&["--in", "left", "--", ping])).stdout(Stdio::piped()).spawn();
+        let child = sprat()
+            .args(self.arguments(&["--in", "left", "--", ping]))
+            .stdout(Stdio::piped())
+            .spawn();
         let mut child = Mortal(child.expect("starts"));
-        let mut lines = BufReader::new(child.0.stdout.take().expect("piped")).lines().map_while(Result::ok);
+        let mut lines =
+            BufReader::new(child.0.stdout.take().expect("piped")).lines().map_while(Result::ok);
         assert!(lines.any(|line| line.contains("bytes from")), "no echo came");
         // Nobody reads on; a pipe that is closed would end it.
         std::thread::spawn(move || lines.for_each(drop));
@@ -211,7 +241,10 @@ impl Test {
 
 impl Drop for Test {
     fn drop(&mut self) {
-        let _ = sprat_lab::hosts::down(&self.name, &sprat_lab::hosts::StateDir::at(PathBuf::from(self.state())));
+        let _ = sprat_lab::hosts::down(
+            &self.name,
+            &sprat_lab::hosts::StateDir::at(PathBuf::from(self.state())),
+        );
     }
 }
 

@@ -14,8 +14,14 @@ fn a_command_runs_in_its_host_and_its_exit_code_is_told() {
     let ran = test.up(&["--in", "left", "--", "echo $SPRAT_HOST at $LEFT_V4; echo oh >&2; exit 3"]);
     assert_eq!(ran.code, Some(3), "{ran:?}");
     assert!(ran.text().contains("left | left at 10.64.0.1\n"), "{ran:?}");
-    assert!(ran.stderr.contains("left | oh\n") && ran.stderr.contains("left: exit status: 3"), "{ran:?}");
-    assert!(ran.stderr.contains("box.wan: to right: "), "what became of the packets is told: {ran:?}");
+    assert!(
+        ran.stderr.contains("left | oh\n") && ran.stderr.contains("left: exit status: 3"),
+        "{ran:?}"
+    );
+    assert!(
+        ran.stderr.contains("box.wan: to right: "),
+        "what became of the packets is told: {ran:?}"
+    );
     // What it leaves in the background does not keep the lab.
     assert!(WELL.contains(&test.up(&["--in", "left", "--", "sleep 1000 & true"]).code));
     let words = test.up(&["--in", "right", "--", "printf", "%s/", "two words", "it's"]);
@@ -28,7 +34,8 @@ fn json_is_a_value_on_each_line() {
     let Some(test) = Test::new("json") else { return };
     let ran = test.up(&["--json", "--in", "left", "--", "echo said; kill -9 $$"]);
     assert_eq!(ran.code, Some(137), "{ran:?}");
-    let values: Vec<Value> = ran.text().lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let values: Vec<Value> =
+        ran.text().lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     // The end of a command may be told before its last line.
     let line = serde_json::json!({ "host": "left", "stream": "output", "text": "said" });
     assert!(values[..2].contains(&line), "{values:?}");
@@ -42,35 +49,54 @@ fn json_is_a_value_on_each_line() {
 #[test]
 fn it_stands_until_a_signal_and_is_listed() {
     let Some(test) = Test::new("signal") else { return };
-    let child = sprat().args(test.arguments(&[])).stderr(Stdio::piped()).process_group(0).spawn().expect("starts");
+    let child = sprat()
+        .args(test.arguments(&[]))
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .spawn()
+        .expect("starts");
     let mut child = mortal(child);
     let mut lines = BufReader::new(child.0.stderr.take().expect("piped")).lines();
     assert!(lines.any(|line| line.expect("text").contains("it stands")), "it says when it does");
     let listed: Value =
-        serde_json::from_str(run(&["lab", "ls", "--json", "--state", &test.state()]).ok()).expect("one");
+        serde_json::from_str(run(&["lab", "ls", "--json", "--state", &test.state()]).ok())
+            .expect("one");
     assert_eq!((&listed["name"], &listed["alive"]), (&test.name.clone().into(), &true.into()));
     assert_eq!(listed["owner"], child.0.id());
     assert!(test.namespaces().iter().all(|path| path.exists()));
 
     let name = format!("{}.wan", test.name);
     assert_eq!(listed["boxes"], serde_json::json!([name]));
-    let set = run(&["lab", "ctl", "wan", "set", "--to", "left", "delay=5ms", "--state", &test.state()]);
+    let set =
+        run(&["lab", "ctl", "wan", "set", "--to", "left", "delay=5ms", "--state", &test.state()]);
     assert_eq!(set.ok(), "  to left: delay=5ms\n");
-    assert!(run(&["lab", "ctl", &name, "show", "--state", &test.state()]).ok().contains("  to right: delay=100ms\n"));
+    assert!(
+        run(&["lab", "ctl", &name, "show", "--state", &test.state()])
+            .ok()
+            .contains("  to right: delay=100ms\n")
+    );
 
     let again = test.up(&[]);
     assert_eq!(again.code, Some(1));
     assert!(again.stderr.contains("stands already, made by process"), "{again:?}");
 
     assert_eq!(run(&["lab", "down", &test.name, "--state", &test.state()]).ok(), "");
-    assert!(WELL.contains(&child.0.wait().expect("waited for").code()), "the signal that down sent ends it well");
+    assert!(
+        WELL.contains(&child.0.wait().expect("waited for").code()),
+        "the signal that down sent ends it well"
+    );
     test.assert_gone();
 }
 
 #[test]
 fn what_a_killed_one_left_is_told_and_taken_down() {
     let Some(test) = Test::new("killed") else { return };
-    let child = sprat().args(test.arguments(&[])).stderr(Stdio::piped()).process_group(0).spawn().expect("starts");
+    let child = sprat()
+        .args(test.arguments(&[]))
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .spawn()
+        .expect("starts");
     let mut child = mortal(child);
     let mut lines = BufReader::new(child.0.stderr.take().expect("piped")).lines();
     assert!(lines.any(|line| line.expect("text").contains("it stands")));
@@ -99,15 +125,28 @@ fn commands_of_the_hosts_run_and_a_failure_is_told() {
     let file = file.to_str().expect("text");
     let ran = run(&["lab", "up", file, "--name", &test.name, "--state", &test.state()]);
     assert_eq!(ran.code, Some(1), "{ran:?}");
-    assert!(ran.text().contains("right | fine\n") && ran.stderr.contains("left: exit status: 1"), "{ran:?}");
+    assert!(
+        ran.text().contains("right | fine\n") && ran.stderr.contains("left: exit status: 1"),
+        "{ran:?}"
+    );
     std::fs::write(file, text.replace("exit 1", "sleep 1000")).expect("written");
-    let ran = run(&["lab", "up", file, "--name", &test.name, "--state", &test.state(), "--duration", "100ms"]);
+    let ran = run(&[
+        "lab",
+        "up",
+        file,
+        "--name",
+        &test.name,
+        "--state",
+        &test.state(),
+        "--duration",
+        "100ms",
+    ]);
     assert_eq!(ran.code, Some(0), "what was still running is no failure: {ran:?}");
     test.assert_gone();
 }
 
-/// The first `ip netns add` since boot mounts the folder of names on itself, with every name that is in it, unless it is
-/// so already: then a lab's would be mounted twice.
+/// The first `ip netns add` since boot mounts the folder of names on itself, with every name that
+/// is in it, unless it is so already: then a lab's would be mounted twice.
 #[test]
 fn it_goes_when_somebody_has_made_a_namespace_meanwhile() {
     let Some(test) = Test::new("names") else { return };
@@ -122,7 +161,16 @@ fn it_goes_when_somebody_has_made_a_namespace_meanwhile() {
         kill -INT $lab; wait $lab; code=$?
         ls /run/netns; tail -n 3 /run/said >&2; exit $code"#;
     let mut command = Command::new("unshare");
-    command.args(["--mount", "--propagation", "private", "sh", "-c", script, "sh", env!("CARGO_BIN_EXE_sprat")]);
+    command.args([
+        "--mount",
+        "--propagation",
+        "private",
+        "sh",
+        "-c",
+        script,
+        "sh",
+        env!("CARGO_BIN_EXE_sprat"),
+    ]);
     let ran = command.args(test.arguments(&[])).output().expect("unshare runs");
     assert!(WELL.contains(&ran.status.code()), "{ran:?}");
     assert_eq!(String::from_utf8_lossy(&ran.stdout), "somebody\n", "{ran:?}");
@@ -160,7 +208,10 @@ impl Test {
     }
 
     fn namespaces(&self) -> Vec<PathBuf> {
-        ["left", "right"].iter().map(|host| Path::new("/run/netns").join(format!("{}-{host}", self.name))).collect()
+        ["left", "right"]
+            .iter()
+            .map(|host| Path::new("/run/netns").join(format!("{}-{host}", self.name)))
+            .collect()
     }
 
     fn assert_gone(&self) {

@@ -1,4 +1,5 @@
-//! The real binary with several nodes in one process: over the kernel's UDP, and over memory interfaces, one a node.
+//! The real binary with several nodes in one process: over the kernel's UDP, and over memory
+//! interfaces, one a node.
 
 use crate::support;
 use std::path::Path;
@@ -17,20 +18,28 @@ fn start(data: &Path, flags: &[&str]) -> ServerProcess {
 
 fn client(coordinator: &str, local: Option<&str>) -> Client {
     let (coordinator, local) = (coordinator.to_owned(), local.map(str::to_owned));
-    Client::connect(&Options { coordinator, local, timeout: PATIENCE / 2, ..Options::default() }).expect("a client")
+    Client::connect(&Options { coordinator, local, timeout: PATIENCE / 2, ..Options::default() })
+        .expect("a client")
 }
 
 /// A value that tells table, object and life.
 fn value(table: u64, object: u64, life: u64) -> Vec<u8> {
-    (0..1 + object * 50).map(|at| (at * 7 + table * 31 + object + life * 3).to_le_bytes()[0]).collect()
+    (0..1 + object * 50)
+        .map(|at| (at * 7 + table * 31 + object + life * 3).to_le_bytes()[0])
+        .collect()
 }
 
-/// Checks what the life before has left in tables of both nodes, and leaves something else, until it is killed while it
-/// is writing more.
+/// Checks what the life before has left in tables of both nodes, and leaves something else, until
+/// it is killed while it is writing more.
 fn live(client: &mut Client, server: &mut ServerProcess, life: u64) {
-    let tables: Vec<_> = (0..TABLES).map(|table| client.create_table(&format!("t{table}")).expect("made")).collect();
-    let mut places: Vec<_> =
-        client.list_tables().expect("listed").into_iter().map(|table| table.tablets[0].server).collect();
+    let tables: Vec<_> =
+        (0..TABLES).map(|table| client.create_table(&format!("t{table}")).expect("made")).collect();
+    let mut places: Vec<_> = client
+        .list_tables()
+        .expect("listed")
+        .into_iter()
+        .map(|table| table.tablets[0].server)
+        .collect();
     places.sort_unstable();
     places.dedup();
     assert_eq!(places.len(), 2, "both nodes have tables");
@@ -46,7 +55,8 @@ fn live(client: &mut Client, server: &mut ServerProcess, life: u64) {
     for number in 0..50_u64 {
         let Table(table) = tables[usize::try_from(number % TABLES).expect("few")];
         let key = (OBJECTS + number).to_le_bytes();
-        let request = Request::Write { table, key: &key, value: b"perhaps", condition: Condition::None };
+        let request =
+            Request::Write { table, key: &key, value: b"perhaps", condition: Condition::None };
         client.submit(&request).expect("submitted");
     }
     server.kill();
@@ -68,7 +78,10 @@ fn nodes_past_the_kernel_have_a_device_each() {
     let folder = tempfile::tempdir().expect("a folder");
     let end = |host: &str, number: u32, role: &str| {
         let socket = folder.path().join(format!("memif{number}.sock"));
-        format!("{host},dev=net_memif{number},role={role},socket={},socket-abstract=no", socket.display())
+        format!(
+            "{host},dev=net_memif{number},role={role},socket={},socket-abstract=no",
+            socket.display()
+        )
     };
     let first = end("fast+dpdk:host=10.9.0.1,port=7", 0, "server");
     let second = end("fast+dpdk:host=10.9.0.2,port=7", 1, "server");
@@ -87,7 +100,8 @@ fn nodes_share_a_device() {
     let folder = tempfile::tempdir().expect("a folder");
     let socket = folder.path().join("vhost.sock").display().to_string();
     let listen = format!("fast+dpdk:host=10.9.0.1,port=7,dev=net_vhost0,iface={socket}");
-    let local = format!("fast+dpdk:host=10.9.0.3,port=0,dev=net_virtio_user0,path={socket},queues=2");
+    let local =
+        format!("fast+dpdk:host=10.9.0.3,port=0,dev=net_virtio_user0,path={socket},queues=2");
     let flags = ["-L", &listen, "--nodes", "2", "-C", COORDINATOR, "--with-coordinator"];
     for life in 0..3 {
         let mut server = start(&folder.path().join("data"), &flags);
@@ -109,7 +123,10 @@ fn what_does_not_fit_together_is_named() {
     let last = "fast+udp:host=127.0.0.1,port=65535";
     for (flags, want) in [
         (&["--nodes", "2", "-L", dpdk][..], "a device of its own"),
-        (&["--nodes", "2", "-L", "fast+dpdk:host=10.9.0.1,port=0,dev=net_vhost0,iface=x"], "name the first"),
+        (
+            &["--nodes", "2", "-L", "fast+dpdk:host=10.9.0.1,port=0,dev=net_vhost0,iface=x"],
+            "name the first",
+        ),
         (&["--nodes", "3", "-L", UDP, "-L", UDP], "once for each node"),
         (&["--nodes", "2", "-L", last], "choose a lower one"),
         (&["--nodes", "2", "--core", "0,1,2"], "3 cores for 2 nodes"),

@@ -1,4 +1,5 @@
-//! The bridge between a real store and a real Cassandra, as processes: what is acknowledged arrives, once, whoever is killed or stands still.
+//! The bridge between a real store and a real Cassandra, as processes: what is acknowledged
+//! arrives, once, whoever is killed or stands still.
 
 #[path = "../../../rack/load/tests/support/mod.rs"]
 mod cassandra;
@@ -26,12 +27,34 @@ struct Bridge {
 impl Bridge {
     fn start(store: &ServerProcess, node: &Node, flags: &[&str]) -> Self {
         let mut command = sprat();
-        command.args(["rack", "bridge", "users", "--json", "--contact", &node.contact, "-C", &store.coordinator]);
-        command.args(["--replication", "1", "--listen", "127.0.0.1:0", "--every", "1h", "--sweep", "500ms"]);
-        let mut child = command.args(flags).stdout(Stdio::piped()).spawn().expect("the binary runs");
+        command.args([
+            "rack",
+            "bridge",
+            "users",
+            "--json",
+            "--contact",
+            &node.contact,
+            "-C",
+            &store.coordinator,
+        ]);
+        command.args([
+            "--replication",
+            "1",
+            "--listen",
+            "127.0.0.1:0",
+            "--every",
+            "1h",
+            "--sweep",
+            "500ms",
+        ]);
+        let mut child =
+            command.args(flags).stdout(Stdio::piped()).spawn().expect("the binary runs");
         let mut line = String::new();
-        BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("it tells where it listens");
-        let begun: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"));
+        BufReader::new(child.stdout.take().expect("piped"))
+            .read_line(&mut line)
+            .expect("it tells where it listens");
+        let begun: Value =
+            serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"));
         let listen = begun["listen"].as_str().expect("an address").to_owned();
         Self { child, listen }
     }
@@ -45,8 +68,10 @@ impl Bridge {
         let (begun, mut client) = (Instant::now(), self.client());
         loop {
             let told = String::from_utf8(client.ask(&[b"INFO"]).expect("figures")).expect("text");
-            let number =
-                |line: &str| line.split_once(':').and_then(|(name, of)| Some((name.to_owned(), of.parse().ok()?)));
+            let number = |line: &str| {
+                line.split_once(':')
+                    .and_then(|(name, of)| Some((name.to_owned(), of.parse().ok()?)))
+            };
             let figures: Figures = told.lines().filter_map(number).collect();
             if holds(&figures) {
                 return figures;
@@ -113,7 +138,11 @@ impl Client {
 
     #[track_caller]
     fn set(&mut self, key: &str, value: &[u8]) {
-        assert_eq!(self.ask(&[b"SET", key.as_bytes(), value]).as_deref(), Some(&b"+OK"[..]), "{key}");
+        assert_eq!(
+            self.ask(&[b"SET", key.as_bytes(), value]).as_deref(),
+            Some(&b"+OK"[..]),
+            "{key}"
+        );
     }
 
     fn get(&mut self, key: &str) -> Option<Vec<u8>> {
@@ -138,14 +167,18 @@ impl Direct {
             consistency: Consistency::LocalQuorum,
             timeout: Duration::from_secs(10),
         };
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.expect("a thread");
-        let home = runtime.block_on(Home::connect(&options)).unwrap_or_else(|error| panic!("{error}"));
+        let home =
+            runtime.block_on(Home::connect(&options)).unwrap_or_else(|error| panic!("{error}"));
         Self { runtime, home }
     }
 
     fn row(&self, key: &str) -> Option<Stored> {
-        self.runtime.block_on(self.home.read(key.as_bytes())).unwrap_or_else(|error| panic!("{error}"))
+        self.runtime
+            .block_on(self.home.read(key.as_bytes()))
+            .unwrap_or_else(|error| panic!("{error}"))
     }
 
     fn value(&self, key: &str) -> Option<Vec<u8>> {
@@ -182,7 +215,10 @@ fn what_is_acknowledged_is_at_home_once() {
     bridge.until("alice is gone", nothing_to_go);
     assert_eq!((direct.value("alice"), client.get("alice")), (None, None));
     client.send(&[b"MGET", b"alice", b"bob"]);
-    assert_eq!([client.answer(), client.answer(), client.answer()], [Some(b"*2".to_vec()), None, None]);
+    assert_eq!(
+        [client.answer(), client.answer(), client.answer()],
+        [Some(b"*2".to_vec()), None, None]
+    );
 
     // What can never be at home is refused at the door, and nothing is left to carry.
     for refused in [&[&b"SET"[..], b"", b"v"][..], &[b"DEL", b""]] {
@@ -199,9 +235,12 @@ fn what_is_acknowledged_is_at_home_once() {
     bridge.until("they wait", |figures| figures["dirty"] >= 300);
     node.signal(Signal::CONT);
     bridge.until("they are at home", nothing_to_go);
-    (0..300).for_each(|number| assert_eq!(direct.value(&key(number)), Some(format!("one {number}").into_bytes())));
+    (0..300).for_each(|number| {
+        assert_eq!(direct.value(&key(number)), Some(format!("one {number}").into_bytes()))
+    });
 
-    // One that is killed in the middle: the next carries the rest home, and what it carries again it does so in effect once.
+    // One that is killed in the middle: the next carries the rest home, and what it carries again
+    // it does so in effect once.
     for number in 0..2_000 {
         client.send(&[b"SET", key(number).as_bytes(), format!("two {number}").as_bytes()]);
     }
@@ -229,23 +268,28 @@ fn what_is_acknowledged_is_at_home_once() {
     let mut client = bridge.client();
     let large = |number: usize| vec![u8::try_from(number % 251).expect("small"); 10_000];
     (0..400).for_each(|number| client.set(&key(number), &large(number)));
-    let mut before =
-        bridge.until("memory is given back", |figures| nothing_to_go(figures) && figures["evicted"] >= 300);
+    let mut before = bridge.until("memory is given back", |figures| {
+        nothing_to_go(figures) && figures["evicted"] >= 300
+    });
     loop {
-        let now = bridge.until("another sweep", |figures| figures["sweeps"] >= before["sweeps"] + 2);
+        let now =
+            bridge.until("another sweep", |figures| figures["sweeps"] >= before["sweeps"] + 2);
         let settled = now["evicted"] == before["evicted"];
         before = now;
         if settled {
             break;
         }
     }
-    (0..400).for_each(|number| assert_eq!(client.get(&key(number)), Some(large(number)), "{number}"));
+    (0..400)
+        .for_each(|number| assert_eq!(client.get(&key(number)), Some(large(number)), "{number}"));
     let figures = bridge.until("reads were told", |figures| figures["misses"] >= 250);
     eprintln!("of 400 reads {} found it in memory, {} at home", figures["hits"], figures["misses"]);
 
     // What is hot, beside the same from Cassandra.
     let (hot, beside) = medians(&mut client, &direct);
-    eprintln!("median of a hot read: {hot:?} through the bridge, {beside:?} from Cassandra (debug build)");
+    eprintln!(
+        "median of a hot read: {hot:?} through the bridge, {beside:?} from Cassandra (debug build)"
+    );
 
     // An end with nowhere to carry things to says so, and nothing is lost.
     assert_eq!(bridge.stop(), Some(0));
@@ -261,10 +305,23 @@ fn what_is_acknowledged_is_at_home_once() {
     assert_eq!(direct.value("late").as_deref(), Some(&b"kept"[..]));
 
     // Another home than the one it has is refused by name.
-    let other =
-        ["rack", "bridge", "users", "--contact", &node.contact, "-C", &store.coordinator, "--home-table", "others"];
-    let told = support::run(&[&other[..], &["--listen", "127.0.0.1:0", "--replication", "1"]].concat());
-    assert!(told.code == Some(1) && told.stderr.contains("this table's home is sprat.users"), "{told:?}");
+    let other = [
+        "rack",
+        "bridge",
+        "users",
+        "--contact",
+        &node.contact,
+        "-C",
+        &store.coordinator,
+        "--home-table",
+        "others",
+    ];
+    let told =
+        support::run(&[&other[..], &["--listen", "127.0.0.1:0", "--replication", "1"]].concat());
+    assert!(
+        told.code == Some(1) && told.stderr.contains("this table's home is sprat.users"),
+        "{told:?}"
+    );
 }
 
 fn medians(client: &mut Client, direct: &Direct) -> (Duration, Duration) {

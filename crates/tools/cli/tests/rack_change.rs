@@ -1,4 +1,5 @@
-//! A rack that runs is looked at and changed, and what goes wrong is told in a sentence: hosts made here, with a real Cassandra each.
+//! A rack that runs is looked at and changed, and what goes wrong is told in a sentence: hosts made
+//! here, with a real Cassandra each.
 
 use crate::support;
 use rustix::process::{Pid, Signal, kill_process};
@@ -31,19 +32,24 @@ fn a_rack_is_changed_one_by_one_and_its_faults_have_names() {
     let Some(rack) = Rack::new("changing a real rack", 'c') else { return };
     describe(&rack, "");
 
-    // Whoever listens where an instance is to is named, and nothing else is done to it. Hosts stand by then.
+    // Whoever listens where an instance is to is named, and nothing else is done to it. Hosts stand
+    // by then.
     let first = rack.run(&["up", "--limit", "c0-n9"]);
     assert!(!first.status.success(), "{}", text(&first.stdout));
     let taken = rack.within("c0-n1", || TcpListener::bind("0.0.0.0:9042").expect("a port"));
     let told = rack.refused(&["up"]);
-    assert!(told.contains("c0-n1: ") && told.contains("port 9042 of 10.0.0.3 is taken by "), "{told}");
+    assert!(
+        told.contains("c0-n1: ") && told.contains("port 9042 of 10.0.0.3 is taken by "),
+        "{told}"
+    );
     assert!(told.contains("stop who listens there"), "{told}");
     drop(taken);
 
     // A key that hosts do not take.
     let (key, kept) = (rack.state("key"), rack.state("key-kept"));
     fs::rename(&key, &kept).expect("the key");
-    let made = Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(&key).status();
+    let made =
+        Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(&key).status();
     assert!(made.expect("ssh-keygen").success());
     let told = rack.refused(&["up"]);
     assert!(told.contains("c0-n1: ssh: it does not take our key: add your public key"), "{told}");
@@ -61,21 +67,30 @@ fn a_rack_is_changed_one_by_one_and_its_faults_have_names() {
     rack.ok(&["up"]);
     assert_eq!(statuses(&rack), (Some(0), vec![both("running", "UN"), both("running", "UN")]));
 
-    // One that has just died is told at once, whatever the other still believes; nobody stops another then.
+    // One that has just died is told at once, whatever the other still believes; nobody stops
+    // another then.
     rack.kill("c0-n2");
     let (code, all) = statuses(&rack);
-    assert_eq!((code, all[0].clone(), all[1].0.as_str()), (Some(6), both("running", "UN"), "stopped"));
+    assert_eq!(
+        (code, all[0].clone(), all[1].0.as_str()),
+        (Some(6), both("running", "UN"), "stopped")
+    );
     let told = rack.refused(&["rolling", "restart"]);
     assert!(told.contains("c0-n2-i1 does not run") && told.contains("nothing was done"), "{told}");
     rack.ok(&["up"]);
 
-    // One that has lost its data is not started without them: it would answer for rows that it does not have.
+    // One that has lost its data is not started without them: it would answer for rows that it does
+    // not have.
     rack.kill("c0-n2");
     let home = rack.home("c0-n2");
-    let parts = ["data", "commitlog"].map(|part| (home.join(part), home.join(format!("{part}-kept"))));
+    let parts =
+        ["data", "commitlog"].map(|part| (home.join(part), home.join(format!("{part}-kept"))));
     parts.iter().for_each(|(part, kept)| fs::rename(part, kept).expect("it had data"));
     let told = rack.refused(&["up"]);
-    assert!(told.contains("c0-n2-i1 has been up as a member of the ring, and its data are gone"), "{told}");
+    assert!(
+        told.contains("c0-n2-i1 has been up as a member of the ring, and its data are gone"),
+        "{told}"
+    );
     assert!(told.contains("sprat rack replace FILE c0-n2-i1"), "{told}");
     assert_eq!(statuses(&rack).1[1].0, "stopped");
     parts.iter().for_each(|(part, kept)| fs::rename(kept, part).expect("nobody made it anew"));
@@ -92,7 +107,10 @@ fn a_rack_is_changed_one_by_one_and_its_faults_have_names() {
     assert!(told.contains("c0-n2-i1 began anew\n1 of 1 began anew"), "{told}");
     assert!(rack.pid("c0-n1") == before[0] && rack.pid("c0-n2") != before[1]);
     let told = rack.ok(&["rolling", "config"]);
-    assert!(told.contains("c0-n1-i1 began anew\nc0-n2-i1 is as it should be\n1 of 2 began anew"), "{told}");
+    assert!(
+        told.contains("c0-n1-i1 began anew\nc0-n2-i1 is as it should be\n1 of 2 began anew"),
+        "{told}"
+    );
     assert_eq!(statuses(&rack).0, Some(0));
 
     // Two at once would undo each other.
@@ -108,5 +126,10 @@ fn a_rack_is_changed_one_by_one_and_its_faults_have_names() {
     let (code, all) = statuses(&rack);
     assert_eq!((code, all[0].0.as_str(), all[1].0.as_str()), (Some(6), "running", "unreachable"));
     let told = rack.refused(&["up"]);
-    assert!(told.contains("c0-n2: ssh: it cannot be reached: see that it runs, and its cable and address"), "{told}");
+    assert!(
+        told.contains(
+            "c0-n2: ssh: it cannot be reached: see that it runs, and its cable and address"
+        ),
+        "{told}"
+    );
 }

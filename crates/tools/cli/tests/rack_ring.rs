@@ -1,4 +1,5 @@
-//! Instances come to a ring under load and leave it, in order and not: hosts made here, with a real Cassandra each.
+//! Instances come to a ring under load and leave it, in order and not: hosts made here, with a real
+//! Cassandra each.
 #![allow(clippy::disallowed_methods, reason = "a test that waits for other processes")]
 
 use crate::support;
@@ -26,7 +27,8 @@ fn ring(rack: &Rack) -> Vec<String> {
 }
 
 fn tokens(rack: &Rack, host: &str) -> String {
-    let yaml = fs::read_to_string(rack.home(host).join("conf/cassandra.yaml")).expect("its settings");
+    let yaml =
+        fs::read_to_string(rack.home(host).join("conf/cassandra.yaml")).expect("its settings");
     yaml.lines().find(|line| line.starts_with("initial_token")).expect("it has tokens").to_owned()
 }
 
@@ -34,7 +36,10 @@ fn tokens(rack: &Rack, host: &str) -> String {
 fn cut_short(rack: &Rack, what: &[&str], come: impl Fn() -> bool) {
     let mut half = rack.command(what).stdout(Stdio::null()).spawn().expect("the binary runs");
     while !come() {
-        assert!(half.try_wait().expect("a child").is_none(), "{what:?} ended before it was to be cut short");
+        assert!(
+            half.try_wait().expect("a child").is_none(),
+            "{what:?} ended before it was to be cut short"
+        );
         std::thread::sleep(Duration::from_millis(10));
     }
     half.kill().expect("it runs");
@@ -43,8 +48,20 @@ fn cut_short(rack: &Rack, what: &[&str], come: impl Fn() -> bool) {
 
 /// Reads that found nothing, of many.
 fn not_found(rack: &Rack) -> u64 {
-    let read = rack.run(&["load", "--rate", "100", "--duration", "8s", "--keys", KEYS, "--reads", "100%", "--json"]);
-    let told: Value = serde_json::from_slice(&read.stdout).unwrap_or_else(|error| panic!("{error}: {read:?}"));
+    let read = rack.run(&[
+        "load",
+        "--rate",
+        "100",
+        "--duration",
+        "8s",
+        "--keys",
+        KEYS,
+        "--reads",
+        "100%",
+        "--json",
+    ]);
+    let told: Value =
+        serde_json::from_slice(&read.stdout).unwrap_or_else(|error| panic!("{error}: {read:?}"));
     assert!(told["report"]["done"].as_u64().expect("a number") > 300, "{told}");
     told["report"]["found_nothing"].as_u64().expect("a number")
 }
@@ -53,7 +70,8 @@ fn end_load(mut load: Child) -> Value {
     let pid = Pid::from_raw(i32::try_from(load.id()).expect("a number")).expect("a process");
     kill_process(pid, Signal::INT).expect("it runs");
     let mut said = String::new();
-    std::io::Read::read_to_string(&mut load.stdout.take().expect("piped"), &mut said).expect("text");
+    std::io::Read::read_to_string(&mut load.stdout.take().expect("piped"), &mut said)
+        .expect("text");
     load.wait().expect("it ends");
     serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {said}"))
 }
@@ -81,11 +99,13 @@ fn instances_come_and_go_and_no_row_is_lost() {
     ]);
     let load = load.stdout(Stdio::piped()).spawn().expect("the binary runs");
 
-    // A description with another server has nobody begin with tokens of others; who comes is told before.
+    // A description with another server has nobody begin with tokens of others; who comes is told
+    // before.
     rack.describe(4, MORE);
     let up = rack.run(&["up"]);
     assert!(
-        up.status.success() && text(&up.stderr).contains("c0-n4-i1 is not on the ring: `sprat rack add`"),
+        up.status.success()
+            && text(&up.stderr).contains("c0-n4-i1 is not on the ring: `sprat rack add`"),
         "{up:?}"
     );
     assert_eq!(ring(&rack), ["c0-n1-i1", "c0-n2-i1", "c0-n3-i1"]);
@@ -93,30 +113,50 @@ fn instances_come_and_go_and_no_row_is_lost() {
     assert!(told.contains("c0-n4-i1 would join as 10.0.0.9, with 4 tokens and "), "{told}");
     assert!(!rack.state("hosts/c0-n4").exists(), "nothing is changed");
 
-    // One that is ended in the middle is gone on with; who was there keeps its tokens, and was never stopped.
+    // One that is ended in the middle is gone on with; who was there keeps its tokens, and was
+    // never stopped.
     cut_short(&rack, &["add"], || rack.home("c0-n4").join("run/pid").exists());
     let told: Value = serde_json::from_str(&rack.ok(&["add", "--json"])).expect("JSON");
     assert_eq!(told["joined"][0]["name"], "c0-n4-i1", "{told}");
     assert_eq!(told["cleaned"], serde_json::json!(["c0-n1-i1", "c0-n2-i1", "c0-n3-i1"]));
     assert_eq!(ring(&rack), ["c0-n1-i1", "c0-n2-i1", "c0-n3-i1", "c0-n4-i1"]);
-    assert_eq!(["c0-n1", "c0-n2", "c0-n3"].map(|host| (tokens(&rack, host), rack.pid(host))), before);
+    assert_eq!(
+        ["c0-n1", "c0-n2", "c0-n3"].map(|host| (tokens(&rack, host), rack.pid(host))),
+        before
+    );
     assert!(rack.ok(&["add"]).contains("all that the description has are on the ring"));
     assert_eq!(not_found(&rack), 0, "all rows are there");
 
     // In order; ended in the middle too.
-    assert!(rack.refused(&["remove", "c0-n9"]).contains("no server or instance on the ring is called that"));
-    assert!(rack.refused(&["remove", "c0-n2", "--gone"]).contains("c0-n2-i1 runs: leave away --gone"));
+    assert!(
+        rack.refused(&["remove", "c0-n9"])
+            .contains("no server or instance on the ring is called that")
+    );
+    assert!(
+        rack.refused(&["remove", "c0-n2", "--gone"]).contains("c0-n2-i1 runs: leave away --gone")
+    );
     assert!(rack.ok(&["remove", "c0-n2", "--check"]).contains("c0-n2-i1 would leave the ring"));
-    let leaves = || fs::read_to_string(rack.state("members.json")).is_ok_and(|text| text.contains("leaving"));
+    let leaves = || {
+        fs::read_to_string(rack.state("members.json")).is_ok_and(|text| text.contains("leaving"))
+    };
     cut_short(&rack, &["remove", "c0-n2-i1"], leaves);
-    assert!(rack.refused(&["up"]).contains("c0-n2-i1 is leaving the ring: `sprat rack remove` of it goes on"));
+    assert!(
+        rack.refused(&["up"])
+            .contains("c0-n2-i1 is leaving the ring: `sprat rack remove` of it goes on")
+    );
     let told = rack.ok(&["remove", "c0-n2-i1"]);
-    assert!(told.contains("c0-n2-i1 has left the ring; its data is kept beside it\n1 left, 3 stay"), "{told}");
+    assert!(
+        told.contains("c0-n2-i1 has left the ring; its data is kept beside it\n1 left, 3 stay"),
+        "{told}"
+    );
     assert_eq!(ring(&rack), ["c0-n1-i1", "c0-n3-i1", "c0-n4-i1"]);
     let kept = fs::read_dir(rack.home("c0-n2"))
         .expect("its folder")
         .filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    assert!(kept.into_iter().any(|name| name.starts_with("kept-")) && !rack.home("c0-n2").join("data").exists());
+    assert!(
+        kept.into_iter().any(|name| name.starts_with("kept-"))
+            && !rack.home("c0-n2").join("data").exists()
+    );
     assert_eq!(rack.changes(&["up"]), [0, 0, 0], "whoever left is left alone");
     assert!(rack.ok(&["remove", "c0-n2"]).contains("c0-n2 has left the ring already"));
     assert_eq!(not_found(&rack), 0, "all rows are there");
@@ -136,7 +176,10 @@ fn instances_come_and_go_and_no_row_is_lost() {
     rack.kill("c0-n4");
     assert!(rack.refused(&["remove", "c0-n4"]).contains("if it never will again: --gone"));
     let told = rack.refused(&["remove", "c0-n1", "--gone"]);
-    assert!(told.contains("who stays must be well") && told.contains("c0-n4-i1 does not run"), "{told}");
+    assert!(
+        told.contains("who stays must be well") && told.contains("c0-n4-i1 does not run"),
+        "{told}"
+    );
     let begun = Instant::now();
     let told = loop {
         let gone = rack.run(&["remove", "c0-n4", "--gone", "--purge"]);
@@ -147,13 +190,18 @@ fn instances_come_and_go_and_no_row_is_lost() {
         assert!(begun.elapsed() < PATIENCE, "{gone:?}");
         std::thread::sleep(Duration::from_secs(1));
     };
-    assert!(told.contains("c0-n4-i1 has left the ring; its data is removed\n1 left, 2 stay"), "{told}");
+    assert!(
+        told.contains("c0-n4-i1 has left the ring; its data is removed\n1 left, 2 stay"),
+        "{told}"
+    );
     assert!(!rack.home("c0-n4").exists());
     assert_eq!(ring(&rack), ["c0-n1-i1", "c0-n3-i1"]);
     assert_eq!(not_found(&rack), 0, "all rows are there");
 
     // Who has left comes back by name alone.
-    assert!(rack.ok(&["add"]).contains("all that the description has are on the ring, or have left it"));
+    assert!(
+        rack.ok(&["add"]).contains("all that the description has are on the ring, or have left it")
+    );
     assert!(rack.ok(&["add", "c0-n2"]).contains("c0-n2-i1 joined as 10.0.0.5, with 4 tokens"));
     assert_eq!(ring(&rack), ["c0-n1-i1", "c0-n2-i1", "c0-n3-i1"]);
     assert_eq!(not_found(&rack), 0, "all rows are there");

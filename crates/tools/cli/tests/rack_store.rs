@@ -1,12 +1,13 @@
-//! etcd and Sprat's own servers on a rack, by the same roles: hosts made here, a client that writes and reads, somebody who dies.
+//! etcd and Sprat's own servers on a rack, by the same roles: hosts made here, a client that writes
+//! and reads, somebody who dies.
 
 use crate::support;
 use serde_json::Value;
 use std::process::Command;
 use support::racks::{Rack, text};
 
-/// One replica: two replicas need three servers, so that after a death no write would be acknowledged
-/// and no recovery would end.
+/// One replica: two replicas need three servers, so that after a death no write would be
+/// acknowledged and no recovery would end.
 const MORE: &str = "[etcd]\n[store]\ncoordinators = [\"c0-n1\", \"c0-n2\"]\nmemory = \"128MB\"\ndisk = \"512MB\"\nreplicas = 1\n\
     arguments = [\"--idle\", \"sleep\"]\n";
 
@@ -16,8 +17,12 @@ fn client(rack: &Rack, words: &[&str]) -> String {
     let control = format!("{}-ctl", rack.name);
     let at = "tcp:host=10.0.0.2,port=11100,tcp:host=10.0.0.3,port=11100";
     let mut command = Command::new("ip");
-    command.args(["netns", "exec", &control, env!("CARGO_BIN_EXE_sprat")]).args(words).args(["-C", at]);
-    let ran = command.env("SPRAT_IDENTITY", rack.state("keys/admin.id")).output().expect("iproute2");
+    command
+        .args(["netns", "exec", &control, env!("CARGO_BIN_EXE_sprat")])
+        .args(words)
+        .args(["-C", at]);
+    let ran =
+        command.env("SPRAT_IDENTITY", rack.state("keys/admin.id")).output().expect("iproute2");
     assert!(ran.status.success(), "{words:?}: {}\n{}", text(&ran.stdout), text(&ran.stderr));
     text(&ran.stdout)
 }
@@ -39,15 +44,21 @@ fn assert_all(rack: &Rack, drink: &str) {
 /// The exit code of `status`, and who runs.
 fn services(rack: &Rack) -> (Option<i32>, Vec<(String, bool)>) {
     let ran = rack.run(&["status", "--json"]);
-    let told: Value = serde_json::from_slice(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {ran:?}"));
-    let one = |one: &Value| (one["name"].as_str().expect("a name").to_owned(), one["process"] == "running");
+    let told: Value =
+        serde_json::from_slice(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {ran:?}"));
+    let one = |one: &Value| {
+        (one["name"].as_str().expect("a name").to_owned(), one["process"] == "running")
+    };
     (ran.status.code(), told["services"].as_array().expect("all").iter().map(one).collect())
 }
 
 fn kill(rack: &Rack, kind: &str, name: &str) {
     let host = &name[..5];
-    let pid = std::fs::read_to_string(rack.state(&format!("hosts/{host}/srv/{kind}/{name}/run/pid"))).expect("it runs");
-    let pid = rustix::process::Pid::from_raw(pid.trim().parse().expect("a number")).expect("a process");
+    let pid =
+        std::fs::read_to_string(rack.state(&format!("hosts/{host}/srv/{kind}/{name}/run/pid")))
+            .expect("it runs");
+    let pid =
+        rustix::process::Pid::from_raw(pid.trim().parse().expect("a number")).expect("a process");
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it runs");
 }
 
@@ -85,8 +96,11 @@ fn the_store_is_on_a_rack() {
     let mut stranger = Command::new("ip");
     let sprat = env!("CARGO_BIN_EXE_sprat");
     stranger.args(["netns", "exec", &control, sprat, "get", "users", "1", "--timeout", "1500ms"]);
-    let answer =
-        stranger.args(["-C", "tcp:host=10.0.0.2,port=11100"]).env_remove("SPRAT_IDENTITY").output().expect("iproute2");
+    let answer = stranger
+        .args(["-C", "tcp:host=10.0.0.2,port=11100"])
+        .env_remove("SPRAT_IDENTITY")
+        .output()
+        .expect("iproute2");
     assert!(answer.status.code() == Some(5) && answer.stdout.is_empty(), "{answer:?}");
 
     // One of each dies; what was written is there, and `up` starts them again.

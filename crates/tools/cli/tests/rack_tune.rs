@@ -1,4 +1,5 @@
-//! Tuning of a real rack: a host made here, a real Cassandra on it. What is changed of the kernel is its namespace's own.
+//! Tuning of a real rack: a host made here, a real Cassandra on it. What is changed of the kernel
+//! is its namespace's own.
 
 use crate::support;
 use serde_json::Value;
@@ -28,7 +29,12 @@ impl Rack {
     #[track_caller]
     fn ok(&self, what: &str, args: &[&str]) -> String {
         let ran = self.run(what, args);
-        assert!(ran.status.success(), "{what} {args:?}: {}\n{}", text(&ran.stdout), text(&ran.stderr));
+        assert!(
+            ran.status.success(),
+            "{what} {args:?}: {}\n{}",
+            text(&ran.stdout),
+            text(&ran.stderr)
+        );
         text(&ran.stdout)
     }
 
@@ -36,7 +42,8 @@ impl Rack {
     fn keep_alive(&self) -> String {
         let file = "/proc/sys/net/ipv4/tcp_keepalive_time";
         let netns = format!("{}-c0-n1", self.name);
-        let said = std::process::Command::new("ip").args(["netns", "exec", &netns, "cat", file]).output();
+        let said =
+            std::process::Command::new("ip").args(["netns", "exec", &netns, "cat", file]).output();
         text(&said.expect("iproute2").stdout).trim().to_owned()
     }
 }
@@ -55,9 +62,13 @@ fn text(bytes: &[u8]) -> String {
 #[ignore = "starts Cassandra: make test-rack"]
 fn what_is_advised_is_tried_and_taken_back() {
     let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../target/tools").canonicalize();
-    let Some(tools) = tools.ok().filter(|tools| tools.join("cassandra/lib").exists() && tools.join("ansible").exists())
+    let Some(tools) = tools
+        .ok()
+        .filter(|tools| tools.join("cassandra/lib").exists() && tools.join("ansible").exists())
     else {
-        return skip("tuning a real rack: Cassandra's jars or Ansible are not here (scripts/setup fetches them)");
+        return skip(
+            "tuning a real rack: Cassandra's jars or Ansible are not here (scripts/setup fetches them)",
+        );
     };
     if !sprat_lab::hosts::missing_privileges().is_empty() {
         return skip("tuning a real rack: hosts on this machine need root");
@@ -74,31 +85,41 @@ fn what_is_advised_is_tried_and_taken_back() {
 
     let checked = rack.run("tune", &["--check", "--only", "concurrency,network,collector"]);
     assert_eq!(checked.status.code(), Some(6), "{}", text(&checked.stderr));
-    for told in ["concurrent_reads 99 -> concurrent_reads 16", "300 MiB, serial -> 512 MiB", "tcp_keepalive_time 60"] {
+    for told in [
+        "concurrent_reads 99 -> concurrent_reads 16",
+        "300 MiB, serial -> 512 MiB",
+        "tcp_keepalive_time 60",
+    ] {
         assert!(text(&checked.stdout).contains(told), "{told}: {}", text(&checked.stdout));
     }
     assert_eq!(rack.keep_alive(), "7200", "nothing is changed by looking");
 
-    // Of the network all that is not worse is kept. What instances are set to is tried, whatever comes of it.
+    // Of the network all that is not worse is kept. What instances are set to is tried, whatever
+    // comes of it.
     let quick = ["--duration", "3s", "--warm", "1s", "--rate", "50", "--keys", "100", "--json"];
     let mut apply = vec!["--apply", "--only", "concurrency,network"];
     apply.extend(quick);
     let journal: Value = serde_json::from_str(&rack.ok("tune", &apply)).expect("JSON");
     let entries = journal["entries"].as_array().expect("entries");
     assert_eq!(entries.len(), 3, "{journal}");
-    assert!(entries.iter().all(|entry| entry["state"] == "kept" || entry["state"] == "undone"), "{journal}");
+    assert!(
+        entries.iter().all(|entry| entry["state"] == "kept" || entry["state"] == "undone"),
+        "{journal}"
+    );
     let network = &entries[2];
     let kept = if network["state"] == "kept" { "60" } else { "7200" };
     assert_eq!((network["class"].as_str(), rack.keep_alive().as_str()), (Some("network"), kept));
     assert!(journal["after"]["p99"].as_f64().is_some_and(|p99| p99 > 0.0), "{journal}");
 
-    // What was found for instances is what a later `up` brings them; and all of it can be taken back.
+    // What was found for instances is what a later `up` brings them; and all of it can be taken
+    // back.
     let tuned = rack.folder.path().join("rack/tuned.json");
     assert_eq!(tuned.exists(), entries[..2].iter().any(|entry| entry["state"] == "kept"));
     rack.ok("tune", &["--undo"]);
     assert_eq!(rack.keep_alive(), "7200");
     assert!(!tuned.exists());
-    let yaml = rack.folder.path().join("rack/hosts/c0-n1/srv/cassandra/c0-n1-i1/conf/cassandra.yaml");
+    let yaml =
+        rack.folder.path().join("rack/hosts/c0-n1/srv/cassandra/c0-n1-i1/conf/cassandra.yaml");
     assert!(std::fs::read_to_string(yaml).expect("its settings").contains("concurrent_reads: 99"));
     assert_eq!(rack.run("status", &[]).status.code(), Some(0));
 }

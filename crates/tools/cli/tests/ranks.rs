@@ -13,7 +13,8 @@ use tempfile::TempDir;
 const PATIENCE: &str = "120";
 
 /// All reductions.
-const KERNEL: &str = "VARI xi, yi; VARJ xj, mj; VARF sum, least, most, near, far, all, any; CONST e = 1
+const KERNEL: &str =
+    "VARI xi, yi; VARJ xj, mj; VARF sum, least, most, near, far, all, any; CONST e = 1
 sum += mj * (xj - xi) / ((xj - xi) * (xj - xi) + e)
 least min= abs(xj - yi); most max= mj * xi
 near argmin= abs(xj - yi); far argmax= abs(xj - yi)
@@ -40,7 +41,8 @@ fn ran(folder: &TempDir, command: &mut Command) -> Ran {
     Ran { code: output.status.code(), stdout: output.stdout, stderr }
 }
 
-/// Runs the words' command on so many ranks; parts between colons on one each. 1 is one process, without mpirun.
+/// Runs the words' command on so many ranks; parts between colons on one each. 1 is one process,
+/// without mpirun.
 fn on(folder: &TempDir, count: usize, line: &str) -> Ran {
     if count == 1 {
         return ran(folder, sprat().args(line.split(' ')));
@@ -58,7 +60,10 @@ fn on(folder: &TempDir, count: usize, line: &str) -> Ran {
 }
 
 fn here() -> bool {
-    let here = Command::new("mpirun").arg("--version").output().is_ok_and(|output| output.status.success());
+    let here = Command::new("mpirun")
+        .arg("--version")
+        .output()
+        .is_ok_and(|output| output.status.success());
     if !here {
         skip("ranks that speak by MPI: there is no mpirun");
     }
@@ -68,7 +73,8 @@ fn here() -> bool {
 /// A folder with a kernel, `i.npy` of 100 i, and `j.npy` of 2000 j; `few.npy` is of 2 i.
 fn folder() -> TempDir {
     let folder = TempDir::new().unwrap();
-    let numbers = |count: u32| (0..count).map(|at| f64::from(at * 377 % 1013) / 10.0).collect::<Vec<_>>();
+    let numbers =
+        |count: u32| (0..count).map(|at| f64::from(at * 377 % 1013) / 10.0).collect::<Vec<_>>();
     let save = |name: &str, numbers: &[f64]| save(&folder.path().join(name), 2, numbers);
     save("i.npy", &numbers(200));
     save("few.npy", &numbers(4));
@@ -106,7 +112,10 @@ fn i_divided_give_the_bits_of_one() {
             let told = on(&folder, count, &format!("{line} --out {count}.npy"));
             told.ok();
             assert!(told.stderr.contains(&format!(" {count} ranks")), "{}", told.stderr);
-            assert!(bytes(&folder, "one.npy") == bytes(&folder, &format!("{count}.npy")), "{line}: {count}");
+            assert!(
+                bytes(&folder, "one.npy") == bytes(&folder, &format!("{count}.npy")),
+                "{line}: {count}"
+            );
         }
     }
 }
@@ -130,12 +139,21 @@ fn j_divided_give_what_one_gives_but_for_the_order_of_sums() {
             for name in ["least", "most", "near", "far", "all", "any"] {
                 assert_eq!(several[name], one[name], "{line}: {name} of {count}");
             }
-            let sums =
-                |of: &Value| of["sum"].as_array().unwrap().iter().map(|sum| sum.as_f64().unwrap()).collect::<Vec<_>>();
+            let sums = |of: &Value| {
+                of["sum"]
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .map(|sum| sum.as_f64().unwrap())
+                    .collect::<Vec<_>>()
+            };
             let (sums, judge) = (sums(&several), sums(&one));
             // Relative to what is added: 2000 numbers, of whom each is 50 at most.
             let near = |(a, b): (&f64, &f64)| (a - b).abs() <= tolerance * 1e5;
-            assert!(sums.len() == 2 && sums.iter().zip(&judge).all(near), "{line}: {sums:?} {judge:?}");
+            assert!(
+                sums.len() == 2 && sums.iter().zip(&judge).all(near),
+                "{line}: {sums:?} {judge:?}"
+            );
         }
     }
 }
@@ -147,13 +165,16 @@ fn bodies_are_the_same_bodies() {
     }
     let folder = folder();
     for scheme in ["hermite", "leapfrog --step 0.01"] {
-        let line =
-            format!("grape nbody --bodies 65 --softening 0.05 --until 0.1 --every 0.05 --json --scheme {scheme}");
+        let line = format!(
+            "grape nbody --bodies 65 --softening 0.05 --until 0.1 --every 0.05 --json --scheme {scheme}"
+        );
         let told = |count| {
             let told = on(&folder, count, &format!("{line} --snapshots {count}"));
             let lines = told.ok().lines().map(|line| serde_json::from_str(line).unwrap());
             lines
-                .map(|line: Value| (line["time"].clone(), line["steps"].clone(), line["energy"].clone()))
+                .map(|line: Value| {
+                    (line["time"].clone(), line["steps"].clone(), line["energy"].clone())
+                })
                 .collect::<Vec<_>>()
         };
         let one = told(1);
@@ -162,7 +183,11 @@ fn bodies_are_the_same_bodies() {
             assert_eq!(told(count), one, "{scheme}: {count}");
             for at in 0..3 {
                 let name = format!("snapshot-000{at}.npy");
-                assert!(bytes(&folder, &format!("{count}/{name}")) == bytes(&folder, &format!("1/{name}")), "{name}");
+                assert!(
+                    bytes(&folder, &format!("{count}/{name}"))
+                        == bytes(&folder, &format!("1/{name}")),
+                    "{name}"
+                );
             }
         }
     }
@@ -194,6 +219,9 @@ fn what_is_wrong_ends_all_and_is_told_once() {
         assert_eq!(told.code, Some(code), "{line}: {told:?}");
         assert_eq!(told.stderr.matches("sprat: ").count(), 1, "{line}: {}", told.stderr);
         assert!(told.stderr.contains(words), "{line}: {}", told.stderr);
-        assert!(told.stdout.is_empty() && !Path::exists(&folder.path().join("r.npy")), "{line}: {told:?}");
+        assert!(
+            told.stdout.is_empty() && !Path::exists(&folder.path().join("r.npy")),
+            "{line}: {told:?}"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Real processes with identities: members of a cluster do what they may, and nobody else gets an answer.
+//! Real processes with identities: members of a cluster do what they may, and nobody else gets an
+//! answer.
 
 use crate::support;
 use std::net::{TcpListener, UdpSocket};
@@ -54,9 +55,11 @@ fn small() -> [&'static str; 4] {
 
 fn each_does_what_it_may(listen: &str) {
     let keys = Keys::make();
-    let (server, admin) = (keys.issue("s", &["--role", "server"]), keys.issue("a", &["--role", "admin"]));
+    let (server, admin) =
+        (keys.issue("s", &["--role", "server"]), keys.issue("a", &["--role", "admin"]));
     let reader = keys.issue("r", &["--role", "client", "--table", "log-*:r"]);
-    let writer = keys.issue("w", &["--role", "client", "--table", "log-a:rw", "--table", "users:rw"]);
+    let writer =
+        keys.issue("w", &["--role", "client", "--table", "log-a:rw", "--table", "users:rw"]);
     let elsewhere = Keys::make();
     let stranger = elsewhere.issue("x", &["--role", "admin"]);
     let data = tempfile::tempdir().expect("a directory");
@@ -90,7 +93,10 @@ fn each_does_what_it_may(listen: &str) {
     assert_eq!(code(&writer, &["table", "drop", "users"]), Some(DENIED));
     assert_eq!(code(&server, &["table", "create", "log-c"]), Some(DENIED));
     let listed = ask(at, Some(&writer), &["table", "list"]).ok().to_owned();
-    assert!(listed.contains("log-a") && listed.contains("users") && !listed.contains("log-b"), "{listed}");
+    assert!(
+        listed.contains("log-a") && listed.contains("users") && !listed.contains("log-b"),
+        "{listed}"
+    );
     assert_eq!(ask(at, Some(&reader), &["get", "log-a", "k"]).ok(), "v", "nothing was changed");
     ask(at, Some(&admin), &["status"]).ok();
     // Nobody else is as much as answered.
@@ -141,7 +147,9 @@ impl Drop for Coordinator {
 fn coordinator(locator: &str, data: &Path, identity: &str) -> Coordinator {
     let mut command = sprat();
     command.args(["coordinator", "-C", locator, "--identity", identity, "--data"]).arg(data);
-    Coordinator(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the binary runs"))
+    Coordinator(
+        command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the binary runs"),
+    )
 }
 
 #[test]
@@ -154,23 +162,31 @@ fn a_cluster_of_members_outlives_a_server_and_takes_in_no_stranger() {
     let elsewhere = Keys::make();
     let stranger = elsewhere.issue("x", &["--role", "server"]);
     let dir = tempfile::tempdir().expect("a directory");
-    let port = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port();
+    let port =
+        TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port();
     let at = format!("tcp:host=127.0.0.1,port={port}");
     let _coordinator = coordinator(&at, &dir.path().join("coordinator"), &server);
     let start = |number: usize, identity: &str| {
-        let port = UdpSocket::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port();
+        let port =
+            UdpSocket::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port();
         let listen = format!("fast+udp:host=127.0.0.1,port={port}");
-        let flags = ["-C", &at, "-L", &listen, "-r", "2", "--memory", "64M", "--disk", "1G", "--idle", "sleep"];
+        let flags = [
+            "-C", &at, "-L", &listen, "-r", "2", "--memory", "64M", "--disk", "1G", "--idle",
+            "sleep",
+        ];
         let flags = [&flags[..], &["--durability", "buffered", "--identity", identity]].concat();
         ServerProcess::start(&dir.path().join(number.to_string()), &flags)
     };
-    let mut servers: Vec<_> = (0..4).map(|number| start(number, &server).expect("it starts")).collect();
+    let mut servers: Vec<_> =
+        (0..4).map(|number| start(number, &server).expect("it starts")).collect();
     ask(&at, Some(&admin), &["table", "create", "t"]).ok();
     for number in 0..20 {
-        ask(&at, Some(&client), &["put", "t", &number.to_string(), &format!("value {number}")]).ok();
+        ask(&at, Some(&client), &["put", "t", &number.to_string(), &format!("value {number}")])
+            .ok();
     }
     let tables = ask(&at, Some(&admin), &["table", "list", "--json"]).ok().to_owned();
-    let holder = servers.iter().position(|server| tables.contains(&server.listen)).expect("somebody has it");
+    let holder =
+        servers.iter().position(|server| tables.contains(&server.listen)).expect("somebody has it");
     servers[holder].kill();
     let until = Instant::now() + PATIENCE;
     while ask(&at, Some(&client), &["get", "t", "7"]).code != Some(0) {
@@ -200,7 +216,13 @@ fn where_others_can_come_nobody_listens_without_an_identity() {
     for word in [open, "sprat key init", "--insecure"] {
         assert!(refused.contains(word), "{refused}");
     }
-    let refused = run(&["coordinator", "-C", "tcp:host=0.0.0.0,port=0", "--data", &data.path().display().to_string()]);
+    let refused = run(&[
+        "coordinator",
+        "-C",
+        "tcp:host=0.0.0.0,port=0",
+        "--data",
+        &data.path().display().to_string(),
+    ]);
     assert!(refused.code == Some(1) && refused.stderr.contains("--insecure"), "{refused:?}");
     let flags = [&small()[..], &["-L", open, "--insecure"]].concat();
     let server = ServerProcess::start(data.path(), &flags).expect("as was asked for");
@@ -219,23 +241,29 @@ fn keys_are_told_of_and_kept_from_others() {
     let keys = Keys::make();
     let client = keys.issue("c", &["--role", "client", "--table", "log-*:r", "--days", "3"]);
     let shown = run(&["key", "show", &client]).ok().to_owned();
-    assert!(shown.starts_with("client `c` of cluster ") && shown.contains("reads log-*"), "{shown}");
-    let json: serde_json::Value = serde_json::from_str(run(&["key", "show", &client, "--json"]).ok()).expect("JSON");
+    assert!(
+        shown.starts_with("client `c` of cluster ") && shown.contains("reads log-*"),
+        "{shown}"
+    );
+    let json: serde_json::Value =
+        serde_json::from_str(run(&["key", "show", &client, "--json"]).ok()).expect("JSON");
     assert_eq!(
         (&json["role"], &json["tables"][0], &json["valid"]),
         (&"client".into(), &"log-*:r".into(), &true.into())
     );
     let root = run(&["key", "show", &keys.path("root")]).ok().to_owned();
     assert!(root.contains(json["cluster"].as_str().expect("text")), "{root}");
-    for secret in
-        [std::fs::read_to_string(&client).expect("ours"), std::fs::read_to_string(keys.path("root")).expect("ours")]
-    {
+    for secret in [
+        std::fs::read_to_string(&client).expect("ours"),
+        std::fs::read_to_string(keys.path("root")).expect("ours"),
+    ] {
         let line = secret.lines().nth(1).expect("lines");
         assert!(!shown.contains(line) && !root.contains(line));
     }
     // Nothing is written over, and nothing read that others can read.
     assert_eq!(run(&["key", "init", "--root", &keys.path("root")]).code, Some(1));
-    std::fs::set_permissions(PathBuf::from(&client), std::fs::Permissions::from_mode(0o644)).expect("ours");
+    std::fs::set_permissions(PathBuf::from(&client), std::fs::Permissions::from_mode(0o644))
+        .expect("ours");
     for words in [&["key", "show", &client][..], &["get", "t", "k", "--identity", &client]] {
         let told = run(words);
         assert!(told.code == Some(1) && told.stderr.contains("chmod 600"), "{told:?}");
@@ -247,7 +275,9 @@ fn keys_are_told_of_and_kept_from_others() {
         &["--role", "server", "--table", "t:r"],
         &["--role", "king"],
     ] {
-        let told = run(&[&["key", "issue", "--root", &keys.path("root"), "-o", &keys.path("no")], words].concat());
+        let told =
+            run(&[&["key", "issue", "--root", &keys.path("root"), "-o", &keys.path("no")], words]
+                .concat());
         assert!(told.code.is_some_and(|code| code > 0), "{words:?}");
     }
     assert!(!Path::new(&keys.path("no")).exists());

@@ -61,7 +61,11 @@ fn it_tells_where_it_is_and_what_it_gives() {
     let mut server = Server::start(&["--listen", "127.0.0.1"], directory.path());
     assert!(server.line().starts_with("sharing "));
     let url = server.line();
-    let host = url.trim().strip_prefix("http://").and_then(|url| url.strip_suffix('/')).expect("an address");
+    let host = url
+        .trim()
+        .strip_prefix("http://")
+        .and_then(|url| url.strip_suffix('/'))
+        .expect("an address");
     assert_eq!(server.line(), format!("fetch a file with: sprat cp sprat://{host}/NAME ."));
     assert!(get(host, "/file").ends_with("\r\n\r\ncontent"));
     assert!(server.line().contains(" GET /file 200, 7 B in "));
@@ -79,15 +83,28 @@ fn programs_read_json() {
     let listening = server.json();
     assert_eq!(listening["event"], "listening");
     let urls = listening["urls"].as_array().expect("addresses");
-    assert!(urls.iter().any(|url| url.as_str().is_some_and(|url| url.starts_with("https://127.0.0.1:"))), "{urls:?}");
+    assert!(
+        urls.iter()
+            .any(|url| url.as_str().is_some_and(|url| url.starts_with("https://127.0.0.1:"))),
+        "{urls:?}"
+    );
     assert_eq!(listening["fingerprint"].as_str().map(str::len), Some(32 * 3 - 1));
-    let url = urls.iter().filter_map(Value::as_str).find(|url| url.contains("127.0.0.1")).expect("loopback");
-    let Ok(fetched) = std::process::Command::new("curl").args(["-sk", &format!("{url}file")]).output() else {
+    let url = urls
+        .iter()
+        .filter_map(Value::as_str)
+        .find(|url| url.contains("127.0.0.1"))
+        .expect("loopback");
+    let Ok(fetched) =
+        std::process::Command::new("curl").args(["-sk", &format!("{url}file")]).output()
+    else {
         return support::skip("curl is not installed: sprat share with TLS was not tried with it");
     };
     assert_eq!(fetched.stdout, b"content");
     let answer = server.json();
-    assert_eq!((&answer["path"], &answer["status"], &answer["bytes"]), (&"/file".into(), &200.into(), &7.into()));
+    assert_eq!(
+        (&answer["path"], &answer["status"], &answer["bytes"]),
+        (&"/file".into(), &200.into(), &7.into())
+    );
     assert!(answer["rtt_ms"].is_f64() && answer["retransmitted"].is_u64(), "{answer}");
     server.interrupt();
     assert_eq!(server.json()["event"], "stopped");
@@ -99,17 +116,25 @@ fn programs_read_json() {
 #[test]
 fn programs_are_told_how_far_it_is() {
     let directory = tempfile::tempdir().expect("a directory");
-    std::fs::File::create(directory.path().join("large")).expect("made").set_len(4 << 30).expect("a hole");
+    std::fs::File::create(directory.path().join("large"))
+        .expect("made")
+        .set_len(4 << 30)
+        .expect("a hole");
     let mut server = Server::start(&["--json", "--listen", "127.0.0.1"], directory.path());
     let url = server.json()["urls"][0].as_str().expect("an address").to_owned();
-    let mut tcp = TcpStream::connect(url.trim_start_matches("http://").trim_end_matches('/')).expect("it listens");
+    let mut tcp = TcpStream::connect(url.trim_start_matches("http://").trim_end_matches('/'))
+        .expect("it listens");
     write!(tcp, "GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("sent");
     let told = server.json();
     assert_eq!(
         (&told["event"], &told["path"], &told["total"]),
         (&"transfer".into(), &"/large".into(), &(4u64 << 30).into())
     );
-    assert!(told["sent"].as_u64() < told["total"].as_u64() && told["rtt_ms"].is_f64() && told["history"].is_null());
+    assert!(
+        told["sent"].as_u64() < told["total"].as_u64()
+            && told["rtt_ms"].is_f64()
+            && told["history"].is_null()
+    );
     server.interrupt();
     drop(tcp);
     assert_eq!(server.end().0, Some(0));
@@ -122,13 +147,16 @@ fn a_certificate_is_kept_for_those_who_are_to_trust_it() {
     std::fs::create_dir(&served).expect("made");
     std::fs::write(served.join("file"), "content").expect("written");
     let save = pem.to_str().expect("text");
-    let mut server = Server::start(&["--listen", "127.0.0.1", "--tls-self", "--tls-save", save], &served);
+    let mut server =
+        Server::start(&["--listen", "127.0.0.1", "--tls-self", "--tls-save", save], &served);
     server.line();
     let url = format!("{}file", server.line().trim());
     let fetched = std::process::Command::new("curl").args(["-s", "--cacert", save, &url]).output();
     match fetched {
         Ok(fetched) => assert_eq!(fetched.stdout, b"content"),
-        Err(_) => support::skip("curl is not installed: sprat share with TLS was not tried with it"),
+        Err(_) => {
+            support::skip("curl is not installed: sprat share with TLS was not tried with it")
+        }
     }
     server.interrupt();
     assert_eq!(server.end().0, Some(0));

@@ -1,4 +1,5 @@
-//! One set on several servers, by real processes: `sprat cp --spread` and `--gather`, and what is killed on the way.
+//! One set on several servers, by real processes: `sprat cp --spread` and `--gather`, and what is
+//! killed on the way.
 
 use crate::support;
 use serde_json::Value;
@@ -40,7 +41,8 @@ impl Server {
     /// The pieces that it has.
     fn pieces(&self, set: &str) -> Vec<String> {
         let folder = self.folder.path().join(format!("{set}.sprat-pieces"));
-        let names = fs::read_dir(folder).into_iter().flatten().map(|entry| entry.unwrap().file_name());
+        let names =
+            fs::read_dir(folder).into_iter().flatten().map(|entry| entry.unwrap().file_name());
         let mut names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
         names.retain(|name| !name.starts_with('.'));
         names.sort();
@@ -68,8 +70,8 @@ fn serve(folder: &Path, address: &str) -> Child {
     child
 }
 
-/// An address that is free now, and stays ours through every restart: its port is not among those that the kernel gives to whoever
-/// connects or listens anywhere.
+/// An address that is free now, and stays ours through every restart: its port is not among those
+/// that the kernel gives to whoever connects or listens anywhere.
 fn address() -> String {
     const PORTS: std::ops::Range<u64> = 15_000..32_000;
     let draw = || sprat_host::random() % (PORTS.end - PORTS.start) + PORTS.start;
@@ -90,7 +92,11 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 /// `sprat cp` of something to the first server and others.
 fn spread(from: &Path, servers: &[Server], more: &[&str]) -> std::process::Command {
     let mut command = sprat();
-    command.args(["cp", "-r", "--json"]).args(more).arg(from).arg(format!("sprat://{}/", servers[0].address));
+    command
+        .args(["cp", "-r", "--json"])
+        .args(more)
+        .arg(from)
+        .arg(format!("sprat://{}/", servers[0].address));
     for other in &servers[1..] {
         command.args(["--spread", &other.address]);
     }
@@ -100,7 +106,11 @@ fn spread(from: &Path, servers: &[Server], more: &[&str]) -> std::process::Comma
 
 fn gather(server: &Server, set: &str, to: &Path, more: &[&str]) -> std::process::Command {
     let mut command = sprat();
-    command.args(["cp", "--gather", "--json"]).args(more).arg(format!("sprat://{}/{set}", server.address)).arg(to);
+    command
+        .args(["cp", "--gather", "--json"])
+        .args(more)
+        .arg(format!("sprat://{}/{set}", server.address))
+        .arg(to);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
@@ -157,12 +167,19 @@ fn a_folder_lies_on_three_servers_and_is_fetched_as_one() {
     assert_eq!(bytes_at(&sent).iter().sum::<u64>(), total);
     // 64 MB each: five, two, one, and none of what is empty.
     assert_eq!(servers.iter().map(|server| server.pieces("run 7").len()).sum::<usize>(), 8);
-    assert!(servers.iter().all(|server| !server.pieces("run 7").is_empty() && server.has_list("run 7")), "{sent}");
+    assert!(
+        servers.iter().all(|server| !server.pieces("run 7").is_empty() && server.has_list("run 7")),
+        "{sent}"
+    );
 
     // From any of them, and permissions where that is wanted.
     let output = gather(&servers[1], "run%207", there.path(), &["--preserve"]).output().unwrap();
     let fetched = done(&output);
-    assert_eq!((fetched["files"].as_u64(), fetched["verified"].as_bool()), (Some(4), Some(true)), "{fetched}");
+    assert_eq!(
+        (fetched["files"].as_u64(), fetched["verified"].as_bool()),
+        (Some(4), Some(true)),
+        "{fetched}"
+    );
     assert!(bytes_at(&fetched).iter().all(|bytes| *bytes > 0), "{fetched}");
     for (name, content) in &files {
         let (sent, came) = (set.join(name), there.path().join("run 7").join(name));
@@ -172,13 +189,24 @@ fn a_folder_lies_on_three_servers_and_is_fetched_as_one() {
     let mode = there.path().join("run 7/large").metadata().unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o640);
     assert_eq!(time(&there.path().join("run 7/deep")), time(&set.join("deep")));
-    assert!(fs::read_dir(there.path().join("run 7")).unwrap().count() == 3, "nothing else is there");
+    assert!(
+        fs::read_dir(there.path().join("run 7")).unwrap().count() == 3,
+        "nothing else is there"
+    );
 
     // What is there is there, at both ends.
     let again = done(&spread(&set, &servers, &[]).output().unwrap());
-    assert_eq!((again["bytes"].as_u64(), again["unchanged"].as_u64()), (Some(0), Some(4)), "{again}");
+    assert_eq!(
+        (again["bytes"].as_u64(), again["unchanged"].as_u64()),
+        (Some(0), Some(4)),
+        "{again}"
+    );
     let again = done(&gather(&servers[0], "run%207", there.path(), &[]).output().unwrap());
-    assert_eq!((again["files"].as_u64(), again["unchanged"].as_u64()), (Some(0), Some(4)), "{again}");
+    assert_eq!(
+        (again["files"].as_u64(), again["unchanged"].as_u64()),
+        (Some(0), Some(4)),
+        "{again}"
+    );
 
     // Another set of that name stays out, unless it is to replace this one.
     fs::write(set.join("large"), content(MEGABYTE, 4)).unwrap();
@@ -198,7 +226,9 @@ fn whoever_is_killed_while_a_set_is_sent_it_goes_on() {
     let here = tempfile::tempdir().unwrap();
     let (file, content) = (here.path().join("file"), content(640 * MEGABYTE + 5, 7));
     fs::write(&file, &content).unwrap();
-    let pieces = |servers: &[Server]| servers.iter().map(|server| server.pieces("file").len()).sum::<usize>();
+    let pieces = |servers: &[Server]| {
+        servers.iter().map(|server| server.pieces("file").len()).sum::<usize>()
+    };
 
     // The sender.
     let mut sender = spread(&file, &servers, &["--limit", "2Gb/s"]).spawn().unwrap();
@@ -208,7 +238,8 @@ fn whoever_is_killed_while_a_set_is_sent_it_goes_on() {
     assert!(!servers.iter().any(|server| server.has_list("file")));
 
     // A server, for a while.
-    let mut sender = spread(&file, &servers, &["--limit", "2Gb/s", "--retries", "100"]).spawn().unwrap();
+    let mut sender =
+        spread(&file, &servers, &["--limit", "2Gb/s", "--retries", "100"]).spawn().unwrap();
     let mut said = BufReader::new(sender.stdout.take().unwrap()).lines().map_while(Result::ok);
     assert!(said.any(|line| line.contains("\"progress\"")), "it has begun");
     servers[1].kill();
@@ -216,8 +247,12 @@ fn whoever_is_killed_while_a_set_is_sent_it_goes_on() {
     let said: Vec<Value> = said.map(|line| serde_json::from_str(&line).unwrap()).collect();
     assert!(sender.wait().unwrap().success(), "{said:?}");
     let sent = said.last().unwrap();
-    // Of three pieces there were, one may have been sent again: whose end was not heard of, another server is sent it too.
-    assert!(sent["bytes"].as_u64().unwrap() <= (content.len() - 2 * 64 * MEGABYTE) as u64, "{sent}");
+    // Of three pieces there were, one may have been sent again: whose end was not heard of, another
+    // server is sent it too.
+    assert!(
+        sent["bytes"].as_u64().unwrap() <= (content.len() - 2 * 64 * MEGABYTE) as u64,
+        "{sent}"
+    );
     assert!(pieces(&servers) >= 11 && bytes_at(sent).len() == 3, "{said:?}");
 
     // One for good: the others get what it had.
@@ -246,10 +281,15 @@ fn whoever_is_killed_while_a_set_is_fetched_it_goes_on() {
     fs::write(&file, &content).unwrap();
     done(&spread(&file, &servers, &[]).output().unwrap());
     let there = here.path().join("there");
-    let far = |line: &Value, bytes: usize| line["event"] == "progress" && line["done"].as_u64() > Some(bytes as u64);
+    let far = |line: &Value, bytes: usize| {
+        line["event"] == "progress" && line["done"].as_u64() > Some(bytes as u64)
+    };
     let watch = |child: &mut Child, bytes: usize| {
         let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
-        assert!(lines.into_iter().any(|line| far(&serde_json::from_str(&line).unwrap(), bytes)), "it got somewhere");
+        assert!(
+            lines.into_iter().any(|line| far(&serde_json::from_str(&line).unwrap(), bytes)),
+            "it got somewhere"
+        );
     };
     let mut fetcher = gather(&servers[0], "file", &there, &["--limit", "300Mb/s"]).spawn().unwrap();
     // Something is durable, and written down, every three seconds.
@@ -266,14 +306,17 @@ fn whoever_is_killed_while_a_set_is_fetched_it_goes_on() {
     let output = fetcher.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", told(&output));
     assert!(fs::read(&there).unwrap() == content);
-    let left: Vec<_> = fs::read_dir(here.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let left: Vec<_> =
+        fs::read_dir(here.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left.len(), 2, "{left:?}");
 
     // When the first is gone, another has the list; but not its pieces.
     fs::remove_file(&there).unwrap();
     servers[0].kill();
     let output =
-        gather(&servers[0], "file", &there, &["--retries", "0", "--also", &servers[1].address]).output().unwrap();
+        gather(&servers[0], "file", &there, &["--retries", "0", "--also", &servers[1].address])
+            .output()
+            .unwrap();
     assert_eq!(output.status.code(), Some(5), "{}", told(&output));
     assert!(lines(&output).iter().any(|line| line["event"] == "without"));
 }
@@ -286,7 +329,8 @@ fn a_piece_that_is_another_is_found_out() {
     fs::write(&file, content(130 * MEGABYTE, 7)).unwrap();
     done(&spread(&file, &servers, &[]).output().unwrap());
     // Either of them may have been so quick that it has all pieces.
-    let (at, server) = servers.iter().find_map(|server| Some((server.pieces("file").pop()?, server))).unwrap();
+    let (at, server) =
+        servers.iter().find_map(|server| Some((server.pieces("file").pop()?, server))).unwrap();
     let at = server.folder.path().join("file.sprat-pieces").join(at);
     let mut bytes = fs::read(&at).unwrap();
     bytes[MEGABYTE + 1] ^= 1;

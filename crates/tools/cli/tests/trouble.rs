@@ -1,5 +1,6 @@
-//! Clusters of real processes in trouble, and what they say of it: files that are not what was written are named and done without,
-//! those of another cluster are refused, and what is brought back can be watched.
+//! Clusters of real processes in trouble, and what they say of it: files that are not what was
+//! written are named and done without, those of another cluster are refused, and what is brought
+//! back can be watched.
 
 use crate::support;
 use sprat_client::{Client, Error, Options};
@@ -27,7 +28,8 @@ const RACKS: [&str; 3] = ["left", "middle", "right"];
 const OBJECTS: u64 = 800;
 const OBJECT_BYTES: usize = 100_000;
 
-/// Bytes by which the files are looked through: what is written in one of them gets one byte that is another.
+/// Bytes by which the files are looked through: what is written in one of them gets one byte that
+/// is another.
 const BLOCK: usize = 4096;
 
 /// Blocks at the beginning of a file that are not touched: what it says of itself, twice.
@@ -57,17 +59,26 @@ struct Cluster {
 impl Cluster {
     fn start(servers: usize, durability: &'static str) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
-        let port = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port();
+        let port =
+            TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port();
         let coordinator = format!("tcp:host=127.0.0.1,port={port}");
         let process = coordinate(&coordinator, &dir.path().join("coordinator"));
         let size = &["--memory", "128M", "--disk", "1G"];
-        let mut cluster =
-            Self { servers: Vec::new(), listens: Vec::new(), coordinator, durability, size, process, dir };
+        let mut cluster = Self {
+            servers: Vec::new(),
+            listens: Vec::new(),
+            coordinator,
+            durability,
+            size,
+            process,
+            dir,
+        };
         (0..servers).for_each(|_| cluster.add());
         cluster
     }
 
-    /// Ends the coordinator and starts one on other data; what it says is appended to that directory's `said`.
+    /// Ends the coordinator and starts one on other data; what it says is appended to that
+    /// directory's `said`.
     fn coordinate_from(&mut self, data: &Path) {
         self.end_coordinator();
         let said = || std::fs::read_to_string(data.with_extension("said")).unwrap_or_default();
@@ -87,17 +98,26 @@ impl Cluster {
 
     /// One more server.
     fn add(&mut self) {
-        let port = UdpSocket::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port();
+        let port =
+            UdpSocket::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port();
         self.listens.push(format!("fast+udp:host=127.0.0.1,port={port}"));
         let number = self.servers.len();
-        let started = self.serve(number, &self.data(number)).unwrap_or_else(|said| panic!("{said}"));
+        let started =
+            self.serve(number, &self.data(number)).unwrap_or_else(|said| panic!("{said}"));
         self.servers.push(started);
     }
 
     /// Starts a server on the data of some directory.
     fn serve(&self, server: usize, data: &Path) -> Result<ServerProcess, String> {
         let flags = ["-C", &self.coordinator, "-L", &self.listens[server], "-r", COPIES];
-        let more = ["--durability", self.durability, "--idle", "sleep", "--rack", RACKS[server % RACKS.len()]];
+        let more = [
+            "--durability",
+            self.durability,
+            "--idle",
+            "sleep",
+            "--rack",
+            RACKS[server % RACKS.len()],
+        ];
         let flags = [&flags[..], self.size, &more].concat();
         ServerProcess::start(data, &flags)
     }
@@ -107,7 +127,8 @@ impl Cluster {
     }
 
     fn client_within(&self, timeout: Duration) -> Client {
-        let options = Options { coordinator: self.coordinator.clone(), timeout, ..Options::default() };
+        let options =
+            Options { coordinator: self.coordinator.clone(), timeout, ..Options::default() };
         Client::connect(&options).expect("locators")
     }
 
@@ -121,7 +142,11 @@ impl Cluster {
         let told = run(&["status", "--json", "-C", &self.coordinator, "--timeout", "3s"]);
         let told: serde_json::Value = serde_json::from_str(told.ok()).expect("JSON");
         let servers = told["servers"].as_array().expect("a list");
-        servers.iter().find(|told| told["locator"] == *self.listens[server]).expect("it is a member").clone()
+        servers
+            .iter()
+            .find(|told| told["locator"] == *self.listens[server])
+            .expect("it is a member")
+            .clone()
     }
 
     /// What this server brings back and found not to be all there.
@@ -143,9 +168,17 @@ impl Cluster {
 /// Starts a coordinator.
 fn coordinate(locator: &str, data: &Path) -> Mortal {
     std::fs::create_dir_all(data).expect("a directory");
-    let said = File::options().create(true).append(true).open(data.with_extension("said")).expect("a file");
+    let said = File::options()
+        .create(true)
+        .append(true)
+        .open(data.with_extension("said"))
+        .expect("a file");
     let mut command = sprat();
-    command.args(["coordinator", "-C", locator, "--data"]).arg(data).stdout(Stdio::null()).stderr(said);
+    command
+        .args(["coordinator", "-C", locator, "--data"])
+        .arg(data)
+        .stdout(Stdio::null())
+        .stderr(said);
     Mortal(command.spawn().expect("the binary runs"))
 }
 
@@ -180,7 +213,10 @@ fn assert_whole(cluster: &Cluster) {
     let table = client.table("t").expect("it is listed");
     for number in 0..OBJECTS {
         let found = client.get(table, &number.to_le_bytes()).unwrap_or_else(|error| {
-            panic!("object {number}: {error}; {}", run(&["status", "-C", &cluster.coordinator]).text())
+            panic!(
+                "object {number}: {error}; {}",
+                run(&["status", "-C", &cluster.coordinator]).text()
+            )
         });
         assert!(found.is_some_and(|object| object.value == value(number)), "object {number}");
     }
@@ -188,14 +224,16 @@ fn assert_whole(cluster: &Cluster) {
 
 /// Changes a byte in each block that has anything in it, in this many at most; tells in how many.
 fn spoil(data: &Path, most: u64) -> u64 {
-    let file = File::options().read(true).write(true).open(data.join("replicas.sprat")).expect("replicas");
+    let file =
+        File::options().read(true).write(true).open(data.join("replicas.sprat")).expect("replicas");
     let blocks = file.metadata().expect("a file").len() / BLOCK as u64;
     let (mut block, mut spoilt) = ([0; BLOCK], 0);
     for at in HEADERS..blocks {
         file.read_exact_at(&mut block, at * BLOCK as u64).expect("within the file");
         if let Some(last) = block.iter().rposition(|byte| *byte != 0).filter(|_| spoilt < most) {
             block[last] ^= 0x10;
-            file.write_all_at(&block[last..=last], at * BLOCK as u64 + last as u64).expect("written");
+            file.write_all_at(&block[last..=last], at * BLOCK as u64 + last as u64)
+                .expect("written");
             spoilt += 1;
         }
     }
@@ -218,7 +256,11 @@ fn replicas_that_rot_while_their_server_runs_are_named_and_others_read() {
         let counted = cluster.counter(bad, "replicas_damaged_total");
         named += counted;
         let said = cluster.servers[bad].heard();
-        assert_eq!(said.contains("replicas.sprat is damaged at offset"), counted > 0, "{counted}: {said}");
+        assert_eq!(
+            said.contains("replicas.sprat is damaged at offset"),
+            counted > 0,
+            "{counted}: {said}"
+        );
         eprintln!("server {bad} named {counted} damaged replicas");
     }
     assert!(named > 0, "somebody was asked for one");
@@ -226,7 +268,8 @@ fn replicas_that_rot_while_their_server_runs_are_named_and_others_read() {
 
 #[test]
 fn replicas_that_rot_while_their_server_is_away_are_named_when_it_starts() {
-    // What was not synced when its server was killed may be missing: nothing tells then what has rotted since.
+    // What was not synced when its server was killed may be missing: nothing tells then what has
+    // rotted since.
     let mut cluster = Cluster::start(SERVERS + 1, "sync");
     fill(&cluster);
     cluster.settle(&[0, 1, 2, 3]);
@@ -236,7 +279,10 @@ fn replicas_that_rot_while_their_server_is_away_are_named_when_it_starts() {
     cluster.servers[1] = started;
     let counted = cluster.counter(1, "replicas_damaged_total");
     let said = &cluster.servers[1].said;
-    assert!(counted > 0 && said.contains("replicas.sprat is damaged at offset"), "{counted}: {said}");
+    assert!(
+        counted > 0 && said.contains("replicas.sprat is damaged at offset"),
+        "{counted}: {said}"
+    );
     assert_whole(&cluster);
     cluster.settle(&[0, 1, 2, 3]);
     cluster.servers[0].kill();
@@ -259,15 +305,22 @@ fn a_server_with_the_data_of_another_cluster_is_refused() {
     other.serve(0, &other.data(0)).unwrap_or_else(|said| panic!("{said}"));
 }
 
-/// One server alone has all that the others had, and nobody to keep replicas: it brings everything back, but cannot end.
+/// One server alone has all that the others had, and nobody to keep replicas: it brings everything
+/// back, but cannot end.
 #[test]
 fn what_is_brought_back_is_shown_and_so_is_what_lacks_replicas() {
     let mut cluster = Cluster::start(SERVERS, "buffered");
     fill(&cluster);
     cluster.settle(&[0, 1, 2]);
     let idle = cluster.status_of(2);
-    assert_eq!((&idle["recoveries"], &idle["counters"]["segments_short"]), (&serde_json::json!([]), &0.into()));
-    assert_eq!((&idle["rack"], &idle["counters"]["segments_in_few_racks"]), (&"right".into(), &0.into()));
+    assert_eq!(
+        (&idle["recoveries"], &idle["counters"]["segments_short"]),
+        (&serde_json::json!([]), &0.into())
+    );
+    assert_eq!(
+        (&idle["rack"], &idle["counters"]["segments_in_few_racks"]),
+        (&"right".into(), &0.into())
+    );
     cluster.servers[0].kill();
     cluster.servers[1].kill();
     let begun = Instant::now();
@@ -282,7 +335,10 @@ fn what_is_brought_back_is_shown_and_so_is_what_lacks_replicas() {
     };
     for task in told["recoveries"].as_array().expect("seen") {
         assert!(task["server"].as_u64().is_some_and(|server| server > 0), "{task}");
-        assert!(task["tablets"].as_u64() > Some(0) && task["segments_read"].as_u64() > Some(0), "{task}");
+        assert!(
+            task["tablets"].as_u64() > Some(0) && task["segments_read"].as_u64() > Some(0),
+            "{task}"
+        );
         assert_eq!(task["segments_left"], 0, "{task}");
     }
     assert!(told["counters"]["segments_short"].as_u64() > Some(0), "{told}");
@@ -303,21 +359,27 @@ fn what_is_brought_back_is_shown_and_so_is_what_lacks_replicas() {
     let counted = hasty.table_stats(table);
     assert!(matches!(counted, Err(Error::Recovering { .. })), "{counted:?}");
     for server in [0, 1] {
-        cluster.servers[server] = cluster.serve(server, &cluster.data(server)).unwrap_or_else(|said| panic!("{said}"));
+        cluster.servers[server] =
+            cluster.serve(server, &cluster.data(server)).unwrap_or_else(|said| panic!("{said}"));
     }
     assert_whole(&cluster);
     cluster.settle(&[0, 1, 2]);
     let told = cluster.status_of(2);
-    assert_eq!((&told["recoveries"], &told["counters"]["segments_short"]), (&serde_json::json!([]), &0.into()));
+    assert_eq!(
+        (&told["recoveries"], &told["counters"]["segments_short"]),
+        (&serde_json::json!([]), &0.into())
+    );
 }
 
-/// Both replicas of a segment are damaged: `status` names it, also while the next attempt is under way.
+/// Both replicas of a segment are damaged: `status` names it, also while the next attempt is under
+/// way.
 #[test]
 fn a_segment_that_is_nowhere_whole_is_named() {
     let mut cluster = Cluster::start(SERVERS, "buffered");
     fill(&cluster);
     cluster.settle(&[0, 1, 2]);
-    // Half of what each keeps, which is two thirds of all: first segments, and no newest one, which says what there is.
+    // Half of what each keeps, which is two thirds of all: first segments, and no newest one, which
+    // says what there is.
     let half = OBJECTS * OBJECT_BYTES as u64 / BLOCK as u64 / 3;
     (1..SERVERS).for_each(|server| assert_eq!(spoil(&cluster.data(server), half), half));
     cluster.servers[0].kill();
@@ -325,14 +387,18 @@ fn a_segment_that_is_nowhere_whole_is_named() {
     for _ in 0..4 {
         let tasks = [cluster.lost(1), cluster.lost(2)].concat();
         assert_eq!(tasks.len(), 2, "{tasks:?}");
-        assert!(tasks.iter().all(|task| task["lost_segment"].is_u64() && task["backups_silent"] == 0), "{tasks:?}");
+        assert!(
+            tasks.iter().all(|task| task["lost_segment"].is_u64() && task["backups_silent"] == 0),
+            "{tasks:?}"
+        );
         pause();
     }
     let text = run(&["status", "-C", &cluster.coordinator, "--timeout", "3s"]).ok().to_owned();
     assert!(text.contains("NOT ALL OF ITS LOG IS THERE: segment "), "{text}");
 }
 
-/// All servers lost power, and one that never had anything starts first: it says what it lacks until the others are back.
+/// All servers lost power, and one that never had anything starts first: it says what it lacks
+/// until the others are back.
 #[test]
 fn a_log_whose_servers_are_away_is_said_to_be_lost_until_they_start() {
     let mut cluster = Cluster::start(SERVERS, "sync");
@@ -342,16 +408,21 @@ fn a_log_whose_servers_are_away_is_said_to_be_lost_until_they_start() {
     cluster.add();
     until("what it lacks of all three", || cluster.lost(3).len() == SERVERS);
     let text = run(&["status", "-C", &cluster.coordinator, "--timeout", "3s"]).ok().to_owned();
-    assert!(text.contains("NOT ALL OF ITS LOG IS THERE: its newest segment is nowhere whole"), "{text}");
+    assert!(
+        text.contains("NOT ALL OF ITS LOG IS THERE: its newest segment is nowhere whole"),
+        "{text}"
+    );
     for server in 0..SERVERS {
-        cluster.servers[server] = cluster.serve(server, &cluster.data(server)).unwrap_or_else(|said| panic!("{said}"));
+        cluster.servers[server] =
+            cluster.serve(server, &cluster.data(server)).unwrap_or_else(|said| panic!("{said}"));
     }
     assert_whole(&cluster);
     until("it has what it lacked", || cluster.lost(3).is_empty());
 }
 
-/// A coordinator that comes back with older metadata, or with none, is refused by servers that run and by those that
-/// start, and both sides say so; with metadata made again from a server's copy all is well.
+/// A coordinator that comes back with older metadata, or with none, is refused by servers that run
+/// and by those that start, and both sides say so; with metadata made again from a server's copy
+/// all is well.
 #[test]
 fn a_coordinator_that_is_not_the_clusters_is_refused_on_both_sides() {
     let mut cluster = Cluster::start(SERVERS, "buffered");
@@ -362,8 +433,12 @@ fn a_coordinator_that_is_not_the_clusters_is_refused_on_both_sides() {
             std::fs::copy(from.join(file), to.join(file)).expect("it is there");
         }
     };
-    let (now, older, empty, again) =
-        (at("coordinator", &cluster), at("older", &cluster), at("empty", &cluster), at("again", &cluster));
+    let (now, older, empty, again) = (
+        at("coordinator", &cluster),
+        at("older", &cluster),
+        at("empty", &cluster),
+        at("again", &cluster),
+    );
     cluster.client().create_table("early").expect("servers are there");
     cluster.end_coordinator();
     copy(&now, &older);
@@ -386,21 +461,26 @@ fn a_coordinator_that_is_not_the_clusters_is_refused_on_both_sides() {
         let refused = cluster.serve(number, &cluster.data(number)).err().expect("it is refused");
         assert!(refused.contains(reason) || refused.contains("give -C of its own"), "{refused}");
         cluster.coordinate_from(&now);
-        let started = cluster.serve(number, &cluster.data(number)).unwrap_or_else(|said| panic!("{said}"));
+        let started =
+            cluster.serve(number, &cluster.data(number)).unwrap_or_else(|said| panic!("{said}"));
         cluster.servers.push(started);
         assert_whole(&cluster);
         cluster.settle(&[0, 1, 2]);
     }
 
-    let copies: Vec<String> =
-        (0..SERVERS).map(|server| cluster.data(server).join("catalog.sprat").display().to_string()).collect();
+    let copies: Vec<String> = (0..SERVERS)
+        .map(|server| cluster.data(server).join("catalog.sprat").display().to_string())
+        .collect();
     // The last death has been dealt with, and every server knows.
     until("copies without the dead", || {
         // One that is replaced while it is read is no copy.
-        let of = |path: &String| Catalog::<MetadataMemory>::of_copy(&std::fs::read(path).ok()?).ok();
+        let of =
+            |path: &String| Catalog::<MetadataMemory>::of_copy(&std::fs::read(path).ok()?).ok();
         let all: Option<Vec<_>> = copies.iter().map(of).collect();
         let alive = |copy: &Catalog<MetadataMemory>| copy.servers().all(|(_, known)| !known.dead);
-        all.is_some_and(|all| all.iter().all(|copy| alive(copy) && copy.version() == all[0].version()))
+        all.is_some_and(|all| {
+            all.iter().all(|copy| alive(copy) && copy.version() == all[0].version())
+        })
     });
     cluster.end_coordinator();
     let made = again.display().to_string();
@@ -416,14 +496,15 @@ fn a_coordinator_that_is_not_the_clusters_is_refused_on_both_sides() {
     assert!(new.0 > old.0 + 1000, "ids go on far above: {} and {}", old.0, new.0);
 }
 
-/// A stopped server whose log is damaged: it does not start, `store verify` names the place, and all but what was hit comes
-/// out and goes into another server.
+/// A stopped server whose log is damaged: it does not start, `store verify` names the place, and
+/// all but what was hit comes out and goes into another server.
 #[test]
 fn a_damaged_store_is_salvaged() {
     let dir = tempfile::tempdir().expect("a directory");
     let at = |name: &str| dir.path().join(name).display().to_string();
     let data = dir.path().join("data");
-    let flags = ["-C", support::COORDINATOR, "--with-coordinator", "-L", support::UDP, "--memory", "64M"];
+    let flags =
+        ["-C", support::COORDINATOR, "--with-coordinator", "-L", support::UDP, "--memory", "64M"];
     let server = ServerProcess::start(&data, &flags).unwrap_or_else(|said| panic!("{said}"));
     let coordinator = server.coordinator.clone();
     for table in ["users", "odd name"] {
@@ -438,7 +519,8 @@ fn a_damaged_store_is_salvaged() {
 
     let log = data.join("log.sprat");
     let mut bytes = std::fs::read(&log).expect("a log");
-    let hit = bytes.windows(14).position(|window| window == b"users value 11").expect("it is there");
+    let hit =
+        bytes.windows(14).position(|window| window == b"users value 11").expect("it is there");
     bytes[hit] ^= 1;
     std::fs::write(&log, &bytes).expect("it is written");
     let refused = ServerProcess::start(&data, &flags).err().expect("it does not start over it");
@@ -458,15 +540,16 @@ fn a_damaged_store_is_salvaged() {
     assert_eq!(lines("table-2.jsonl").len(), 20, "the name of a file cannot have a blank");
     assert!(lines("users.jsonl").iter().all(|line| !line.contains("value 11")));
 
-    let server = ServerProcess::start(&dir.path().join("new"), &flags).unwrap_or_else(|said| panic!("{said}"));
+    let server = ServerProcess::start(&dir.path().join("new"), &flags)
+        .unwrap_or_else(|said| panic!("{said}"));
     run(&["import", "users", &at("saved/users.jsonl"), "-q", "-C", &server.coordinator]).ok();
     let got = run(&["get", "users", "key 7", "-C", &server.coordinator]);
     assert_eq!(got.ok(), "users value 7");
     server.stop();
 }
 
-/// Fewer servers than a write needs: the table's creation, a put and the status say how many are missing, at once and not after
-/// the client's patience; with one more all is well.
+/// Fewer servers than a write needs: the table's creation, a put and the status say how many are
+/// missing, at once and not after the client's patience; with one more all is well.
 #[test]
 fn too_few_servers_are_told_at_once() {
     let mut cluster = Cluster::start(SERVERS - 1, "buffered");
@@ -476,8 +559,12 @@ fn too_few_servers_are_told_at_once() {
     created.ok();
     assert!(created.stderr.contains("WARNING") && created.stderr.contains(words), "{created:?}");
     let status = run(&["status", "-C", &to]);
-    assert!(status.ok().matches(&format!("NO WRITE IS ACKNOWLEDGED: {words}")).count() == 2, "{status:?}");
-    // The first may come while it is still waited for servers, and is then sent more than once: it may count.
+    assert!(
+        status.ok().matches(&format!("NO WRITE IS ACKNOWLEDGED: {words}")).count() == 2,
+        "{status:?}"
+    );
+    // The first may come while it is still waited for servers, and is then sent more than once: it
+    // may count.
     for _ in 0..2 {
         let put = run(&["put", "t", "k", "v", "-C", &to]);
         assert!(put.code == Some(5) && put.stderr.contains(words), "{put:?}");
@@ -494,8 +581,8 @@ fn too_few_servers_are_told_at_once() {
     assert!(!status.ok().contains("NO WRITE"), "{status:?}");
 }
 
-/// All servers of a cluster lose power after their logs have filled up. Recovery writes new logs while the old ones are
-/// still there, and the disk that servers take by default has room for both.
+/// All servers of a cluster lose power after their logs have filled up. Recovery writes new logs
+/// while the old ones are still there, and the disk that servers take by default has room for both.
 #[test]
 fn a_cluster_that_lost_power_comes_back_with_the_disk_that_it_takes_by_itself() {
     // With "buffered", the backups' memory is lost when all of them are killed.
@@ -507,19 +594,24 @@ fn a_cluster_that_lost_power_comes_back_with_the_disk_that_it_takes_by_itself() 
     cluster.servers.iter_mut().for_each(ServerProcess::kill);
     cluster.coordinate_from(&cluster.dir.path().join("coordinator"));
     for server in 0..=SERVERS {
-        let started = cluster.serve(server, &cluster.data(server)).unwrap_or_else(|said| panic!("{said}"));
+        let started =
+            cluster.serve(server, &cluster.data(server)).unwrap_or_else(|said| panic!("{said}"));
         cluster.servers[server] = started;
     }
     assert_whole(&cluster);
 }
 
-/// A member whose disk is full to the last byte is killed: it starts again, as what it keeps for others may be all that there is, under
-/// its next name; and what it has frames for it takes.
+/// A member whose disk is full to the last byte is killed: it starts again, as what it keeps for
+/// others may be all that there is, under its next name; and what it has frames for it takes.
 #[test]
 fn a_member_starts_on_a_full_disk() {
     let small = match SmallFilesystem::mount(96 << 20) {
         Ok(small) => small,
-        Err(why) => return skip(&format!("a member on a full disk: no small filesystem can be mounted here: {why}")),
+        Err(why) => {
+            return skip(&format!(
+                "a member on a full disk: no small filesystem can be mounted here: {why}"
+            ));
+        }
     };
     // As many beside it as a log and its replicas need: it takes no more.
     let mut cluster = Cluster::start(SERVERS, "sync");
@@ -538,7 +630,10 @@ fn a_member_starts_on_a_full_disk() {
         cluster.servers[SERVERS] = started.unwrap_or_else(|said| panic!("life {life}: {said}"));
         for number in 0..50 {
             let found = client.get(table, &key(number)).expect("it is brought back");
-            assert!(found.is_some_and(|object| object.value == value(number)), "object {number}, life {life}");
+            assert!(
+                found.is_some_and(|object| object.value == value(number)),
+                "object {number}, life {life}"
+            );
         }
     }
 }

@@ -1,4 +1,5 @@
-//! `sprat cp` to `sprat share --writable`, by their binaries: what they say, what they refuse, and what kill -9 of either end costs.
+//! `sprat cp` to `sprat share --writable`, by their binaries: what they say, what they refuse, and
+//! what kill -9 of either end costs.
 
 use crate::support;
 use serde_json::Value;
@@ -87,14 +88,16 @@ fn content(megabytes: u32) -> Vec<u8> {
 
 fn names(directory: &Path) -> Vec<String> {
     let entries = fs::read_dir(directory).unwrap();
-    let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let mut names: Vec<_> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
     names
 }
 
 #[test]
 fn files_and_folders_are_sent_and_it_is_told_how_it_ended() {
-    let (here, there, address) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), address());
+    let (here, there, address) =
+        (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), address());
     let _server = Server::start(there.path(), &address, &["--max-file", "20M"]);
     let file = here.path().join("file");
     fs::write(&file, content(3)).unwrap();
@@ -106,7 +109,11 @@ fn files_and_folders_are_sent_and_it_is_told_how_it_ended() {
     assert_eq!(done["target"], format!("http://{address}/file"));
     assert!(fs::read(there.path().join("file")).unwrap() == content(3));
     let again = cp(&[file, &format!("{url}/file")]);
-    assert!(again.status.success() && told(&again).contains("is there already"), "{}", told(&again));
+    assert!(
+        again.status.success() && told(&again).contains("is there already"),
+        "{}",
+        told(&again)
+    );
     // A folder, into one that is there and as one that is not; and what is in it a second time.
     let folder = here.path().join("folder");
     fs::create_dir_all(folder.join("sub/empty")).unwrap();
@@ -119,7 +126,12 @@ fn files_and_folders_are_sent_and_it_is_told_how_it_ended() {
     for (to, lies) in [("/", "folder"), ("/new/one", "new/one")] {
         let output = cp(&["--json", "-r", folder_name, &format!("{url}{to}")]);
         let done = lines(&output).pop().unwrap();
-        assert_eq!((output.status.code(), done["files"].as_u64()), (Some(0), Some(302)), "{}", told(&output));
+        assert_eq!(
+            (output.status.code(), done["files"].as_u64()),
+            (Some(0), Some(302)),
+            "{}",
+            told(&output)
+        );
         let lies = there.path().join(lies);
         assert!(fs::read(lies.join("large")).unwrap() == content(9));
         assert_eq!(fs::read(lies.join("sub/299 #?")).unwrap(), b"file 299");
@@ -133,7 +145,11 @@ fn files_and_folders_are_sent_and_it_is_told_how_it_ended() {
     let output = cp(&["--json", "-r", folder_name, &format!("{url}/")]);
     let (events, done) = (lines(&output), lines(&output).pop().unwrap());
     assert_eq!(output.status.code(), Some(6), "{}", told(&output));
-    assert_eq!((done["unchanged"].as_u64(), done["failed"].as_u64()), (Some(301), Some(1)), "{done}");
+    assert_eq!(
+        (done["unchanged"].as_u64(), done["failed"].as_u64()),
+        (Some(301), Some(1)),
+        "{done}"
+    );
     assert!(done["left_out"][0].as_str().unwrap().contains(".hidden"), "{done}");
     assert!(events.iter().any(|event| event["event"] == "failed"), "{events:?}");
     fs::remove_file(folder.join("sub/.hidden")).unwrap();
@@ -161,15 +177,26 @@ fn files_and_folders_are_sent_and_it_is_told_how_it_ended() {
 
 #[test]
 fn who_may_send_is_asked_for() {
-    let (here, there, address) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), address());
+    let (here, there, address) =
+        (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), address());
     // Not without a token where others can reach it.
-    let output = sprat().arg("share").arg(there.path()).args(["--writable", "--port", "0"]).output().unwrap();
+    let output = sprat()
+        .arg("share")
+        .arg(there.path())
+        .args(["--writable", "--port", "0"])
+        .output()
+        .unwrap();
     assert_eq!(output.status.code(), Some(2), "{}", told(&output));
-    assert!(told(&output).contains("--token-file") && told(&output).contains("--open"), "{}", told(&output));
+    assert!(
+        told(&output).contains("--token-file") && told(&output).contains("--open"),
+        "{}",
+        told(&output)
+    );
     let (tokens, file) = (here.path().join("tokens"), here.path().join("file"));
     fs::write(&tokens, "abcdefghijklmnop\n").unwrap();
     fs::write(&file, "x").unwrap();
-    let (tokens, file, url) = (tokens.to_str().unwrap(), file.to_str().unwrap(), format!("sprat://{address}/"));
+    let (tokens, file, url) =
+        (tokens.to_str().unwrap(), file.to_str().unwrap(), format!("sprat://{address}/"));
     let _server = Server::start(there.path(), &address, &["--token-file", tokens]);
     assert_eq!(cp(&[file, &url]).status.code(), Some(8));
     assert_eq!(names(there.path()), [""; 0]);
@@ -180,7 +207,8 @@ fn who_may_send_is_asked_for() {
 
 #[test]
 fn what_either_end_had_when_it_was_killed_is_not_sent_again() {
-    let (here, there, address) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), address());
+    let (here, there, address) =
+        (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), address());
     let mut server = Server::start(there.path(), &address, &[]);
     let file = here.path().join("file");
     fs::write(&file, content(60)).unwrap();
@@ -225,12 +253,22 @@ fn what_either_end_had_when_it_was_killed_is_not_sent_again() {
 
 #[test]
 fn whichever_end_of_an_upload_is_killed_the_file_is_exact() {
-    let (here, there, address) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), address());
+    let (here, there, address) =
+        (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), address());
     let (file, to, content) = (here.path().join("file"), there.path().join("file"), content(24));
     fs::write(&file, &content).unwrap();
     let send = |whole: u64| {
         let (mut command, streams) = (sprat(), 1 + whole % 2);
-        command.args(["cp", "--quiet", "--limit", "150Mb/s", "--retries", "100", "--streams", &streams.to_string()]);
+        command.args([
+            "cp",
+            "--quiet",
+            "--limit",
+            "150Mb/s",
+            "--retries",
+            "100",
+            "--streams",
+            &streams.to_string(),
+        ]);
         command.arg(&file).arg(format!("sprat://{address}/"));
         client(command)
     };

@@ -39,7 +39,8 @@ pub struct Pinned {
 }
 
 impl Pinned {
-    /// Binds the calling thread to `core` until the guard is dropped (on the same thread); `None` changes nothing.
+    /// Binds the calling thread to `core` until the guard is dropped (on the same thread); `None`
+    /// changes nothing.
     ///
     /// # Errors
     /// When there is no such core, or this process may not use it.
@@ -59,8 +60,9 @@ impl Drop for Pinned {
     }
 }
 
-/// The calling thread is SCHED_FIFO until this is dropped (on the same thread): nothing ordinary runs on its core while
-/// it spins. For a bounded timed loop on a core of its own; servers keep their class.
+/// The calling thread is SCHED_FIFO until this is dropped (on the same thread): nothing ordinary
+/// runs on its core while it spins. For a bounded timed loop on a core of its own; servers keep
+/// their class.
 #[derive(Debug)]
 pub struct Fifo(());
 
@@ -78,14 +80,20 @@ impl Fifo {
 
 impl Drop for Fifo {
     fn drop(&mut self) {
-        // Lowering is always allowed; if `chrt` vanished meanwhile, the thread merely keeps its class.
+        // Lowering is always allowed; if `chrt` vanished meanwhile, the thread merely keeps its
+        // class.
         let _ = chrt(&["-o", "-p", "0"]);
     }
 }
 
 fn chrt(args: &[&str]) -> Result<()> {
     let tid = gettid().as_raw_nonzero().to_string();
-    let status = Command::new("chrt").args(args).arg(tid).stderr(Stdio::null()).status().context("starting chrt")?;
+    let status = Command::new("chrt")
+        .args(args)
+        .arg(tid)
+        .stderr(Stdio::null())
+        .status()
+        .context("starting chrt")?;
     if !status.success() {
         bail!("the scheduling class was refused ({status})");
     }
@@ -126,7 +134,9 @@ impl Hog {
             let mut state = 1_u64;
             while !stopped.load(Ordering::Relaxed) {
                 for _ in 0..1000 {
-                    state = std::hint::black_box(state.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(7));
+                    state = std::hint::black_box(
+                        state.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(7),
+                    );
                 }
             }
         })?;

@@ -27,8 +27,13 @@ pub enum Goal {
 
 impl fmt::Display for Goal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let plain =
-            |bound: f64| if bound != 0.0 && bound.abs() < 1e-3 { format!("{bound:e}") } else { bound.to_string() };
+        let plain = |bound: f64| {
+            if bound != 0.0 && bound.abs() < 1e-3 {
+                format!("{bound:e}")
+            } else {
+                bound.to_string()
+            }
+        };
         match *self {
             Self::RatioAtMost(bound) => write!(f, "ratio <= {}", plain(bound)),
             Self::RatioAtLeast(bound) => write!(f, "ratio >= {}", plain(bound)),
@@ -73,8 +78,15 @@ pub struct Row {
 impl Row {
     /// Judges `ours` against `peer` by `goal`.
     #[must_use]
-    pub fn new(name: impl Into<String>, ours: Option<f64>, peer: Option<f64>, unit: &str, goal: Goal) -> Self {
-        let ratio = ours.zip(peer).map(|(ours, peer)| ours / peer).filter(|ratio| ratio.is_finite());
+    pub fn new(
+        name: impl Into<String>,
+        ours: Option<f64>,
+        peer: Option<f64>,
+        unit: &str,
+        goal: Goal,
+    ) -> Self {
+        let ratio =
+            ours.zip(peer).map(|(ours, peer)| ours / peer).filter(|ratio| ratio.is_finite());
         let met = match goal {
             Goal::RatioAtMost(bound) => ratio.is_some_and(|ratio| ratio <= bound),
             Goal::RatioAtLeast(bound) => ratio.is_some_and(|ratio| ratio >= bound),
@@ -83,7 +95,17 @@ impl Row {
             Goal::RatioWithin(share) => ratio.is_some_and(|ratio| (ratio - 1.0).abs() <= share),
             Goal::Shown => true,
         };
-        Self { name: name.into(), ours, peer, unit: unit.to_owned(), ratio, goal, met, load: None, missing: None }
+        Self {
+            name: name.into(),
+            ours,
+            peer,
+            unit: unit.to_owned(),
+            ratio,
+            goal,
+            met,
+            load: None,
+            missing: None,
+        }
     }
 }
 

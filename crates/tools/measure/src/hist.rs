@@ -64,7 +64,10 @@ impl Latencies {
     /// None yet.
     #[must_use]
     pub fn new() -> Self {
-        Self(Histogram::new_with_bounds(1, MAX_LATENCY_NS, DIGITS).expect("constant bounds are sound"))
+        Self(
+            Histogram::new_with_bounds(1, MAX_LATENCY_NS, DIGITS)
+                .expect("constant bounds are sound"),
+        )
     }
 
     /// Counts one latency.
@@ -143,12 +146,17 @@ impl Latencies {
         }
     }
 
-    /// Points of the percentile curve, evenly spaced in nines, as far as there are latencies to tell.
+    /// Points of the percentile curve, evenly spaced in nines, as far as there are latencies to
+    /// tell.
     #[must_use]
     pub fn curve(&self) -> Vec<CurvePoint> {
         let least = 1.0 / self.0.len().max(1) as f64;
-        let shares = (0..).map(|step| 10_f64.powf(-f64::from(step) / 10.0)).take_while(|&beyond| beyond >= least);
-        shares.map(|beyond| CurvePoint { quantile: 1.0 - beyond, ns: self.quantile(1.0 - beyond) }).collect()
+        let shares = (0..)
+            .map(|step| 10_f64.powf(-f64::from(step) / 10.0))
+            .take_while(|&beyond| beyond >= least);
+        shares
+            .map(|beyond| CurvePoint { quantile: 1.0 - beyond, ns: self.quantile(1.0 - beyond) })
+            .collect()
     }
 
     /// Bars of the histogram on a logarithmic axis, those without latencies left out.
@@ -159,19 +167,31 @@ impl Latencies {
             *counts.entry(bar_of(value.value_iterated_to())).or_default() += value.count_at_value();
         }
         let edge = |index: f64| 10_f64.powf(index / BARS_PER_DECADE);
-        let bar = |(index, count)| Bar { from_ns: edge(f64::from(index)), to_ns: edge(f64::from(index) + 1.0), count };
+        let bar = |(index, count)| Bar {
+            from_ns: edge(f64::from(index)),
+            to_ns: edge(f64::from(index) + 1.0),
+            count,
+        };
         counts.into_iter().map(bar).collect()
     }
 }
 
 /// Ticks as whole nanoseconds.
 #[must_use]
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a time of a few ns to years")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a time of a few ns to years"
+)]
 pub fn nanos(scale: Scale, ticks: u64) -> u64 {
     scale.nanos(ticks) as u64
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "20 log10 of a u64 from 1 on is 0 to 386")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "20 log10 of a u64 from 1 on is 0 to 386"
+)]
 fn bar_of(ns: u64) -> u32 {
     ((ns.max(1) as f64).log10() * BARS_PER_DECADE) as u32
 }
@@ -191,11 +211,13 @@ impl Serialize for Latencies {
             curve: Vec<CurvePoint>,
             histogram: Vec<Bar>,
         }
-        Distribution { summary: self.summary(), curve: self.curve(), histogram: self.bars() }.serialize(serializer)
+        Distribution { summary: self.summary(), curve: self.curve(), histogram: self.bars() }
+            .serialize(serializer)
     }
 }
 
-/// In JSON: everything, as [`Latencies::counts`] has it. For `#[serde(with = "..")]` where it is to be read again.
+/// In JSON: everything, as [`Latencies::counts`] has it. For `#[serde(with = "..")]` where it is to
+/// be read again.
 pub mod counted {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -208,6 +230,7 @@ pub mod counted {
 
     /// Reads what [`serialize`] has written.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Latencies, D::Error> {
-        Vec::deserialize(deserializer).map(|counts: Vec<(u64, u64)>| Latencies::from_counts(&counts))
+        Vec::deserialize(deserializer)
+            .map(|counts: Vec<(u64, u64)>| Latencies::from_counts(&counts))
     }
 }

@@ -1,5 +1,5 @@
-//! The jitter meter: a thread that does nothing but look at the time, and records how long it did not. What it finds the machine and
-//! its kernel do to anybody, store or not.
+//! The jitter meter: a thread that does nothing but look at the time, and records how long it did
+//! not. What it finds the machine and its kernel do to anybody, store or not.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -48,7 +48,8 @@ pub struct Jitter {
     pub gaps: Latencies,
     /// Times another thread was given its core.
     pub preempted: u64,
-    /// Time the hypervisor took, as far as it tells, ns; while the thread was preempted that is not known.
+    /// Time the hypervisor took, as far as it tells, ns; while the thread was preempted that is
+    /// not known.
     pub stolen_ns: u64,
 }
 
@@ -71,8 +72,8 @@ impl Meter {
         let builder = std::thread::Builder::new().name("jitter".into());
         let thread = builder.spawn(move || measure(place, &stopped, begun))?;
         // On a busy machine the thread may get its core long after the spawn: a caller that counted
-        // 100 ms from the spawn stopped a meter that had not looked at the time once. An error here is
-        // the thread's own, which `stop` returns.
+        // 100 ms from the spawn stopped a meter that had not looked at the time once. An error here
+        // is the thread's own, which `stop` returns.
         begins.recv().ok();
         Ok(Self { stop, thread: Some(thread) })
     }
@@ -99,7 +100,8 @@ impl Drop for Meter {
 /// # Errors
 /// As [`Meter::stop`].
 pub fn meter(places: &[Place], duration: Duration) -> Result<Vec<Jitter>> {
-    let meters: Vec<Meter> = places.iter().map(|&place| Meter::start(place)).collect::<Result<_>>()?;
+    let meters: Vec<Meter> =
+        places.iter().map(|&place| Meter::start(place)).collect::<Result<_>>()?;
     pause(duration);
     meters.into_iter().map(Meter::stop).collect()
 }
@@ -143,7 +145,11 @@ impl Jitter {
     /// Gaps a second that are longer than `ns`.
     #[must_use]
     pub fn rate_beyond(&self, ns: u64) -> f64 {
-        if self.seconds > 0.0 { self.gaps.beyond(ns) * self.gaps.count() as f64 / self.seconds } else { 0.0 }
+        if self.seconds > 0.0 {
+            self.gaps.beyond(ns) * self.gaps.count() as f64 / self.seconds
+        } else {
+            0.0
+        }
     }
 
     /// The same core's meter at two times, as one.
@@ -168,7 +174,8 @@ impl Jitter {
 #[must_use]
 pub fn table(meters: &[Jitter]) -> Table {
     let places: Vec<String> = meters.iter().map(Jitter::place).collect();
-    let head: Vec<&str> = std::iter::once("gaps a second").chain(places.iter().map(String::as_str)).collect();
+    let head: Vec<&str> =
+        std::iter::once("gaps a second").chain(places.iter().map(String::as_str)).collect();
     let mut table = Table::new(&head);
     let mut row = |name: String, cell: &dyn Fn(&Jitter) -> String| {
         table.row(std::iter::once(name).chain(meters.iter().map(cell)).collect());
@@ -179,8 +186,11 @@ pub fn table(meters: &[Jitter]) -> Table {
         });
     }
     row("longest".to_owned(), &|one| figure::time(one.gaps.summary().max as f64));
-    let share = |one: &Jitter, ns: f64| format!("{} %", figure::digits(ns / one.seconds.max(1e-9) / 1e7));
-    row("time in gaps".to_owned(), &|one| share(one, one.gaps.summary().mean * one.gaps.count() as f64));
+    let share =
+        |one: &Jitter, ns: f64| format!("{} %", figure::digits(ns / one.seconds.max(1e-9) / 1e7));
+    row("time in gaps".to_owned(), &|one| {
+        share(one, one.gaps.summary().mean * one.gaps.count() as f64)
+    });
     row("time the hypervisor tells it took".to_owned(), &|one| share(one, one.stolen_ns as f64));
     row("preemptions".to_owned(), &|one| one.preempted.to_string());
     row("measured for".to_owned(), &|one| figure::time(one.seconds * 1e9));
@@ -201,12 +211,22 @@ mod tests {
         let mut gaps = Latencies::new();
         (0..40).for_each(|_| gaps.record(30_000));
         (0..10).for_each(|_| gaps.record(200_000));
-        let one = Jitter { core: Some(1), real_time: false, seconds: 2.0, gaps, preempted: 0, stolen_ns: 1_000_000 };
+        let one = Jitter {
+            core: Some(1),
+            real_time: false,
+            seconds: 2.0,
+            gaps,
+            preempted: 0,
+            stolen_ns: 1_000_000,
+        };
         assert!((one.rate_beyond(10_000) - 25.0).abs() < 1e-9);
         assert!((one.rate_beyond(100_000) - 5.0).abs() < 1e-9);
         assert!(one.rate_beyond(1_000_000).abs() < 1e-9);
         let both = one.clone().and(&one);
-        assert!((both.rate_beyond(10_000) - 25.0).abs() < 1e-9, "the rate of twice the same is the same");
+        assert!(
+            (both.rate_beyond(10_000) - 25.0).abs() < 1e-9,
+            "the rate of twice the same is the same"
+        );
         assert_eq!(both.stolen_ns, 2_000_000);
     }
 

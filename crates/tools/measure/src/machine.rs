@@ -53,7 +53,8 @@ pub struct Neighbour {
 }
 
 impl Machine {
-    /// Looks around; takes a third of a second, to see what else runs. What cannot be read is left empty.
+    /// Looks around; takes a third of a second, to see what else runs. What cannot be read is left
+    /// empty.
     #[must_use]
     pub fn describe() -> Self {
         let cpuinfo = read("/proc/cpuinfo");
@@ -67,7 +68,8 @@ impl Machine {
             kernel: read("/proc/sys/kernel/osrelease"),
             memory_bytes: sprat_host::memory("MemTotal").unwrap_or(0),
             clocksource: read("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
-            virtual_machine: field("flags").is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor")),
+            virtual_machine: field("flags")
+                .is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor")),
             load_average: load_average(),
             neighbours: neighbours(),
             peers: ["redis-server", "memcached"].into_iter().filter_map(version).collect(),
@@ -120,7 +122,8 @@ fn version(program: &str) -> Option<String> {
 fn processes() -> HashMap<u32, (String, u64)> {
     let own = std::process::id();
     let Ok(entries) = std::fs::read_dir("/proc") else { return HashMap::new() };
-    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let pids =
+        entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     let others = pids.filter(|&pid| pid != own).filter_map(|pid| {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         let name = stat.split_once('(')?.1.rsplit_once(')')?.0.to_owned();

@@ -45,7 +45,11 @@ impl fmt::Display for Table {
         for row in std::iter::once(&self.head).chain(&self.rows) {
             let mut line = String::new();
             for (column, (cell, &width)) in row.iter().zip(&widths).enumerate() {
-                line += &if column == 0 { format!("{cell:<width$}") } else { format!("  {cell:>width$}") };
+                line += &if column == 0 {
+                    format!("{cell:<width$}")
+                } else {
+                    format!("  {cell:>width$}")
+                };
             }
             writeln!(f, "{}", line.trim_end())?;
         }

@@ -19,7 +19,8 @@ pub enum Op<'a> {
         /// The value.
         value: &'a [u8],
     },
-    /// An echo of the far end's driver: the path without the store. Of targets whose driver has such a thing.
+    /// An echo of the far end's driver: the path without the store. Of targets whose driver has
+    /// such a thing.
     Ping,
 }
 
@@ -73,8 +74,8 @@ impl Wait {
 /// A system under load, driven by one generator thread.
 ///
 /// Operations are submitted to one of the target's connections and complete later, in order or
-/// not, in [`poll`](Self::poll). A target never reorders its own clock readings into the figures: the
-/// generator reads the clock, before `submit` and after `poll`.
+/// not, in [`poll`](Self::poll). A target never reorders its own clock readings into the figures:
+/// the generator reads the clock, before `submit` and after `poll`.
 pub trait Target {
     /// The system's name, as tables print it: `redis`, `sprat`.
     fn name(&self) -> &str;
@@ -94,8 +95,8 @@ pub trait Target {
     fn submit(&mut self, connection: usize, op: &Op<'_>, tag: u64) -> Result<bool>;
 
     /// Sends what waits to be sent and appends what has completed to `done`. Returns at once when
-    /// `patience` is zero; else sleeps until something completed or `patience` is over. May return early
-    /// with nothing.
+    /// `patience` is zero; else sleeps until something completed or `patience` is over. May return
+    /// early with nothing.
     ///
     /// # Errors
     /// When a connection is beyond use: the run ends.
@@ -107,8 +108,8 @@ pub trait Target {
         None
     }
 
-    /// Called before (`true`) and after (`false`) the target's turn in an interleaved run, so that one
-    /// whose server spins can park it while others are measured.
+    /// Called before (`true`) and after (`false`) the target's turn in an interleaved run, so that
+    /// one whose server spins can park it while others are measured.
     fn set_active(&mut self, active: bool) {
         let _ = active;
     }

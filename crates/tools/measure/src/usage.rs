@@ -11,9 +11,12 @@ use crate::cpu;
 /// # Errors
 /// When there is no such process.
 pub fn rss_bytes(pid: u32) -> Result<u64> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).with_context(|| format!("process {pid}"))?;
-    let line =
-        status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS: a process without memory")?;
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))
+        .with_context(|| format!("process {pid}"))?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .context("no VmRSS: a process without memory")?;
     let kib: u64 = line.trim().trim_end_matches("kB").trim().parse().context("VmRSS")?;
     Ok(kib << 10)
 }
@@ -23,7 +26,8 @@ pub fn rss_bytes(pid: u32) -> Result<u64> {
 /// # Errors
 /// When there is no such process.
 pub fn cpu_time(pid: u32) -> Result<Duration> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).with_context(|| format!("process {pid}"))?;
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))
+        .with_context(|| format!("process {pid}"))?;
     ticks_of(&stat).map(ticks).with_context(|| format!("/proc/{pid}/stat"))
 }
 
@@ -38,7 +42,8 @@ pub fn cpu_share(pid: u32, span: Duration) -> Result<f64> {
     Ok(used.as_secs_f64() / started.elapsed().as_secs_f64())
 }
 
-/// User and system ticks in a line of `/proc/PID/stat`. The name in it may hold spaces and parentheses.
+/// User and system ticks in a line of `/proc/PID/stat`. The name in it may hold spaces and
+/// parentheses.
 pub(crate) fn ticks_of(stat: &str) -> Option<u64> {
     let (_, fields) = stat.rsplit_once(") ")?;
     let mut times = fields.split(' ').skip(11).take(2).map(str::parse::<u64>);

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use anyhow::Result;
 use proptest::prelude::*;
-use sprat_measure::load::{Arrivals, Clock, Measured, PERIOD_NS, Pace, Plan, Workload, preload, run_by};
+use sprat_measure::load::{
+    Arrivals, Clock, Measured, PERIOD_NS, Pace, Plan, Workload, preload, run_by,
+};
 use sprat_measure::target::{Completion, Op, Outcome, Target, Wait};
 
 const US: u64 = 1_000;
@@ -118,19 +120,25 @@ fn an_open_load_sees_a_stall_that_a_closed_one_hides() {
     let stalled = || Fake { stall: 500 * MS..1500 * MS, ..Fake::new(10 * US) };
     let open = stalled().run(&plan(Pace::Open { rate: 1000.0, arrivals: Arrivals::Fixed }, 8));
     let closed = stalled().run(&plan(Pace::Closed, 1));
-    // Half of the operations should have started during the stall: their waits spread evenly over its second.
+    // Half of the operations should have started during the stall: their waits spread evenly over
+    // its second.
     let (median, upper) = (open.latencies.quantile(0.5), open.latencies.quantile(0.75));
     assert_eq!(open.latencies.count(), 2000);
     assert!(median < 40 * MS, "half is not touched by the stall: {median}");
-    assert!((450 * MS..550 * MS).contains(&upper), "a quarter waits half a second or more: {upper}");
+    assert!(
+        (450 * MS..550 * MS).contains(&upper),
+        "a quarter waits half a second or more: {upper}"
+    );
     assert!(closed.latencies.quantile(0.999) < 20 * US, "one client met the stall once only");
     assert!(closed.latencies.summary().max > 900 * MS);
 }
 
 #[test]
 fn an_overload_is_given_up_on_but_counted() {
-    // 1,000 a second asked for, 50 a second served, 8 in flight: what is never sent counts at its age.
-    let measured = Fake::new(20 * MS).run(&plan(Pace::Open { rate: 1000.0, arrivals: Arrivals::Fixed }, 8));
+    // 1,000 a second asked for, 50 a second served, 8 in flight: what is never sent counts at its
+    // age.
+    let measured =
+        Fake::new(20 * MS).run(&plan(Pace::Open { rate: 1000.0, arrivals: Arrivals::Fixed }, 8));
     assert!(measured.unfinished > 1000, "{}", measured.unfinished);
     assert_eq!(measured.latencies.count(), 2000, "nothing that was intended is left out");
     assert!(measured.latencies.quantile(0.5) > 1000 * MS);
@@ -140,7 +148,11 @@ fn an_overload_is_given_up_on_but_counted() {
 #[test]
 fn throughput_and_periods_are_those_of_the_window() {
     let measured = Fake::new(50 * US).run(&plan(Pace::Closed, 4));
-    assert!((19_000.0..=20_001.0).contains(&measured.ops_per_second()), "{}", measured.ops_per_second());
+    assert!(
+        (19_000.0..=20_001.0).contains(&measured.ops_per_second()),
+        "{}",
+        measured.ops_per_second()
+    );
     assert_eq!(measured.periods.len(), 20);
     let averages = measured.period_averages();
     let expected = 4.0 * 50.0 * US as f64;
@@ -168,7 +180,8 @@ fn a_count_ends_the_run_and_an_earlier_runs_answers_do_not_disturb_the_next() {
     let mut fake = Fake::new(100 * US);
     let counted = Plan { max_ops: Some(50), ..plan(Pace::Closed, 1) };
     assert!((50..=51).contains(&fake.run(&counted).latencies.count()));
-    // The run gives up after its drain time while the target stalls; the stale answer comes in the next run.
+    // The run gives up after its drain time while the target stalls; the stale answer comes in the
+    // next run.
     let now = fake.time.get();
     fake.stall = now + 1000 * MS..now + 20_000 * MS;
     let given_up = fake.run(&plan(Pace::Closed, 1));
@@ -195,7 +208,8 @@ fn preload_writes_every_key_once() {
 
 #[test]
 fn preload_waits_while_memory_is_full() {
-    let outcome = |served: u64| if served % 7 == 3 { Outcome::Full } else { Outcome::Ok { bytes: 0 } };
+    let outcome =
+        |served: u64| if served % 7 == 3 { Outcome::Full } else { Outcome::Ok { bytes: 0 } };
     let mut fake = Fake { outcome, ..Fake::new(US) };
     preload(&mut fake, &Workload::writes(100, 100)).expect("filled in the end");
     let mut keys = fake.puts.take();

@@ -18,13 +18,25 @@ fn series() -> (About, Vec<Sample>) {
         let share = 2e9 / f64::from((at / 10 + 1).min(4));
         let flows = (0..(at / 10 + 1).min(4)).map(|flow| FlowSample {
             flow: format!("tcp 10.0.0.1:{} > 10.0.0.2:5201", 40_000 + flow),
-            figures: Figures { bits_per_second: share, queue: u64::from(at) * 200_000, drops: u64::from(at % 7) },
+            figures: Figures {
+                bits_per_second: share,
+                queue: u64::from(at) * 200_000,
+                drops: u64::from(at % 7),
+            },
             rtt_ms: (at % 10 > 2).then(|| 200.0 + f64::from(at)),
         });
         let flows: Vec<_> = flows.collect();
         let drops = flows.iter().map(|flow| flow.figures.drops).sum();
-        let all = Figures { bits_per_second: share * flows.len() as f64, queue: u64::from(at) * 1_000_000, drops };
-        Sample { from, to: from + 0.1, lines: vec![LineSample { line: "to right".into(), all, flows }] }
+        let all = Figures {
+            bits_per_second: share * flows.len() as f64,
+            queue: u64::from(at) * 1_000_000,
+            drops,
+        };
+        Sample {
+            from,
+            to: from + 0.1,
+            lines: vec![LineSample { line: "to right".into(), all, flows }],
+        }
     });
     (about, samples.collect())
 }
@@ -35,11 +47,15 @@ fn it_looks_as_it_did() {
     let svg = picture(&about, &samples);
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/over_time.svg");
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
-        std::fs::create_dir_all(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden")).expect("a folder");
+        std::fs::create_dir_all(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden"))
+            .expect("a folder");
         std::fs::write(path, &svg).expect("written");
     }
     let golden = std::fs::read_to_string(path).unwrap_or_default();
-    assert!(svg == golden, "{path} is another picture: look at it, and run this again with UPDATE_GOLDEN=1");
+    assert!(
+        svg == golden,
+        "{path} is another picture: look at it, and run this again with UPDATE_GOLDEN=1"
+    );
 }
 
 #[test]
@@ -69,13 +85,20 @@ fn flows_beyond_the_colours_are_one_curve() {
         line.flows = (0..20)
             .map(|flow| FlowSample {
                 flow: format!("flow {flow:02}"),
-                figures: Figures { bits_per_second: 1e6 * f64::from(40 - flow), queue: 0, drops: 0 },
+                figures: Figures {
+                    bits_per_second: 1e6 * f64::from(40 - flow),
+                    queue: 0,
+                    drops: 0,
+                },
                 rtt_ms: None,
             })
             .collect();
     }
     let svg = picture(&about, &samples);
-    assert!(svg.contains(">flow 06<") && !svg.contains(">flow 07<") && svg.contains(">all others<"), "{svg}");
+    assert!(
+        svg.contains(">flow 06<") && !svg.contains(">flow 07<") && svg.contains(">all others<"),
+        "{svg}"
+    );
 }
 
 fn figures() -> impl Strategy<Value = Figures> {
@@ -88,7 +111,8 @@ fn figures() -> impl Strategy<Value = Figures> {
 }
 
 fn samples() -> impl Strategy<Value = Vec<Sample>> {
-    let flow = ("[a-c]{1}|.{0,40}", figures(), prop_oneof![Just(None), (0.0..1e9f64).prop_map(Some)]);
+    let flow =
+        ("[a-c]{1}|.{0,40}", figures(), prop_oneof![Just(None), (0.0..1e9f64).prop_map(Some)]);
     let flow = flow.prop_map(|(flow, figures, rtt_ms)| FlowSample { flow, figures, rtt_ms });
     let line = ("[xy]", figures(), prop::collection::vec(flow, 0..12));
     let line = line.prop_map(|(line, all, flows)| LineSample { line, all, flows });

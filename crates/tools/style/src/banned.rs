@@ -35,8 +35,12 @@ pub struct Ban {
 }
 
 // The last two talk to cargo, and to the terminal of a test.
-const PRINTS: &[&str] =
-    &["crates/tools/cli/", "crates/tools/bench/", "crates/base/net/build.rs", "crates/base/testing/"];
+const PRINTS: &[&str] = &[
+    "crates/tools/cli/",
+    "crates/tools/bench/",
+    "crates/base/net/build.rs",
+    "crates/base/testing/",
+];
 const PRINT_REASON: &str = "a library does not talk to the terminal";
 const PRINT_MEND: &str = "return it, or count it; the cli and the bench print";
 
@@ -46,8 +50,8 @@ const SANS_IO_REASON: &str =
     "here time, threads and chance come only from the caller, so that a seed reproduces a history";
 const SANS_IO_MEND: &str = "take it as an argument, as the rest of the crate does";
 
-/// Crates whose code runs on a node's thread and nowhere else. The store has control threads too: there
-/// the lint that `clippy.toml` sets asks each sleep for its reason.
+/// Crates whose code runs on a node's thread and nowhere else. The store has control threads too:
+/// there the lint that `clippy.toml` sets asks each sleep for its reason.
 const NODE: &[&str] = &[
     "crates/store/wire/",
     "crates/base/disk/",
@@ -69,10 +73,30 @@ pub const BANS: &[Ban] = &[
         reason: "it panics without saying what was expected",
         mend: "return a typed error, or `expect` with why it cannot fail",
     },
-    Ban { call: &["println", "!"], within: Where::AllBut(PRINTS), reason: PRINT_REASON, mend: PRINT_MEND },
-    Ban { call: &["print", "!"], within: Where::AllBut(PRINTS), reason: PRINT_REASON, mend: PRINT_MEND },
-    Ban { call: &["eprintln", "!"], within: Where::AllBut(PRINTS), reason: PRINT_REASON, mend: PRINT_MEND },
-    Ban { call: &["eprint", "!"], within: Where::AllBut(PRINTS), reason: PRINT_REASON, mend: PRINT_MEND },
+    Ban {
+        call: &["println", "!"],
+        within: Where::AllBut(PRINTS),
+        reason: PRINT_REASON,
+        mend: PRINT_MEND,
+    },
+    Ban {
+        call: &["print", "!"],
+        within: Where::AllBut(PRINTS),
+        reason: PRINT_REASON,
+        mend: PRINT_MEND,
+    },
+    Ban {
+        call: &["eprintln", "!"],
+        within: Where::AllBut(PRINTS),
+        reason: PRINT_REASON,
+        mend: PRINT_MEND,
+    },
+    Ban {
+        call: &["eprint", "!"],
+        within: Where::AllBut(PRINTS),
+        reason: PRINT_REASON,
+        mend: PRINT_MEND,
+    },
     Ban {
         call: &["thread", "::", "sleep"],
         within: Where::Only(NODE),
@@ -85,10 +109,30 @@ pub const BANS: &[Ban] = &[
         reason: "it skips every destructor, and the caller's plans",
         mend: "return an error up to main",
     },
-    Ban { call: &["Instant", "::", "now"], within: Where::Only(SANS_IO), reason: SANS_IO_REASON, mend: SANS_IO_MEND },
-    Ban { call: &["SystemTime"], within: Where::Only(SANS_IO), reason: SANS_IO_REASON, mend: SANS_IO_MEND },
-    Ban { call: &["thread", "::", "spawn"], within: Where::Only(SANS_IO), reason: SANS_IO_REASON, mend: SANS_IO_MEND },
-    Ban { call: &["RandomState"], within: Where::Only(SANS_IO), reason: SANS_IO_REASON, mend: SANS_IO_MEND },
+    Ban {
+        call: &["Instant", "::", "now"],
+        within: Where::Only(SANS_IO),
+        reason: SANS_IO_REASON,
+        mend: SANS_IO_MEND,
+    },
+    Ban {
+        call: &["SystemTime"],
+        within: Where::Only(SANS_IO),
+        reason: SANS_IO_REASON,
+        mend: SANS_IO_MEND,
+    },
+    Ban {
+        call: &["thread", "::", "spawn"],
+        within: Where::Only(SANS_IO),
+        reason: SANS_IO_REASON,
+        mend: SANS_IO_MEND,
+    },
+    Ban {
+        call: &["RandomState"],
+        within: Where::Only(SANS_IO),
+        reason: SANS_IO_REASON,
+        mend: SANS_IO_MEND,
+    },
     // The lints see types and find lossy casts everywhere; only wire may never switch them off.
     Ban {
         call: &["clippy", "::", "cast_possible_truncation"],
@@ -102,7 +146,12 @@ pub const BANS: &[Ban] = &[
         reason: CAST_REASON,
         mend: CAST_MEND,
     },
-    Ban { call: &["clippy", "::", "cast_sign_loss"], within: Where::Only(WIRE), reason: CAST_REASON, mend: CAST_MEND },
+    Ban {
+        call: &["clippy", "::", "cast_sign_loss"],
+        within: Where::Only(WIRE),
+        reason: CAST_REASON,
+        mend: CAST_MEND,
+    },
 ];
 
 /// Banned calls, and lints switched off without a reason.
@@ -122,7 +171,12 @@ pub fn check(source: &Source) -> Vec<Finding> {
             // The reasons for `unsafe` stand in the table of the files that may have it.
             if !words.contains(&"reason") && !words.contains(&"unsafe_code") {
                 let what = format!("`#[{lint}(...)]` without a reason");
-                findings.push(Finding::new(&source.path, found[0].line, what, "add `reason = \"...\"`"));
+                findings.push(Finding::new(
+                    &source.path,
+                    found[0].line,
+                    what,
+                    "add `reason = \"...\"`",
+                ));
             }
         }
     }

@@ -16,7 +16,8 @@ pub fn check_head(source: &Source) -> Vec<Finding> {
     vec![Finding::new(&source.path, 1, "no documentation at the head", mend)]
 }
 
-/// What is wrong with the README of the crate in `folder` (such as `crates/base/net`); `None`: it has none.
+/// What is wrong with the README of the crate in `folder` (such as `crates/base/net`); `None`: it
+/// has none.
 #[must_use]
 pub fn check_readme(folder: &str, text: Option<&str>) -> Vec<Finding> {
     let path = format!("{folder}/README.md");
@@ -40,7 +41,12 @@ pub fn check_readme(folder: &str, text: Option<&str>) -> Vec<Finding> {
     }
     let paragraph = body.trim_start().split("\n\n").next().map_or(0, str::len);
     if paragraph < PARAGRAPH_BYTES {
-        return vec![Finding::new(&path, 3, "a title and hardly a word", "say what the crate is for")];
+        return vec![Finding::new(
+            &path,
+            3,
+            "a title and hardly a word",
+            "say what the crate is for",
+        )];
     }
     Vec::new()
 }

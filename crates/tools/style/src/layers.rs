@@ -27,20 +27,32 @@ pub struct Group {
 
 /// The groups, lowest first.
 pub const GROUPS: &[Group] = &[
-    Group { name: "base", uses: &[], crates: &["chance", "units", "host", "testing", "disk", "net"] },
+    Group {
+        name: "base",
+        uses: &[],
+        crates: &["chance", "units", "host", "testing", "disk", "net"],
+    },
     Group {
         name: "store",
         uses: &["base"],
         crates: &["wire", "key", "rpc", "log", "client", "store", "transfer", "sim", "check"],
     },
-    Group { name: "flow", uses: &["base"], crates: &["pace", "http", "flow", "objects", "browser"] },
+    Group {
+        name: "flow",
+        uses: &["base"],
+        crates: &["pace", "http", "flow", "objects", "browser"],
+    },
     Group { name: "lab", uses: &["base"], crates: &["lab"] },
     Group {
         name: "rack",
         uses: &["base", "store", "flow", "lab"],
         crates: &["plan", "rack", "load", "bridge", "provision", "tune", "power", "ring"],
     },
-    Group { name: "grape", uses: &["base"], crates: &["formula", "ranks", "vector", "grapedr", "grape"] },
+    Group {
+        name: "grape",
+        uses: &["base"],
+        crates: &["formula", "ranks", "vector", "grapedr", "grape"],
+    },
     Group {
         name: "tools",
         uses: &["base", "store", "flow", "lab", "rack", "grape"],
@@ -53,7 +65,8 @@ pub const BESIDE: &[&str] = &["style"];
 
 const PREFIX: &str = "sprat-";
 
-/// What is wrong in one crate's manifest: `folder` is its folder below `crates`, `text` its `Cargo.toml`.
+/// What is wrong in one crate's manifest: `folder` is its folder below `crates`, `text` its
+/// `Cargo.toml`.
 #[must_use]
 pub fn check(folder: &str, text: &str) -> Vec<Finding> {
     let path = format!("crates/{folder}/Cargo.toml");
@@ -69,7 +82,8 @@ pub fn check(folder: &str, text: &str) -> Vec<Finding> {
         let what = format!("crate {name} has no place in the house");
         findings.push(finding(1, what, "give it a row in crates/tools/style/src/layers.rs"));
     }
-    let group = GROUPS.iter().find(|one| one.name == group).filter(|group| group.crates.contains(&name));
+    let group =
+        GROUPS.iter().find(|one| one.name == group).filter(|group| group.crates.contains(&name));
     if group.is_none() {
         let what = format!("{folder} is not among the groups");
         findings.push(finding(1, what, "give it a group in crates/tools/style/src/layers.rs"));
@@ -82,11 +96,16 @@ pub fn check(folder: &str, text: &str) -> Vec<Finding> {
         let line = line_of(text, dependency);
         if !is_workspace(spec) {
             let what = format!("{dependency} has a version or path of its own");
-            findings.push(finding(line, what, "name it in the root Cargo.toml, here `workspace = true`"));
+            findings.push(finding(
+                line,
+                what,
+                "name it in the root Cargo.toml, here `workspace = true`",
+            ));
         }
         let Some(ours) = dependency.strip_prefix(PREFIX) else { continue };
         if row.is_none() || row_of(ours).is_none() {
-            let what = format!("an arrow from {name} to {ours}, one of which stands beside the house");
+            let what =
+                format!("an arrow from {name} to {ours}, one of which stands beside the house");
             findings.push(finding(line, what, "drop the dependency"));
         } else if row_of(ours) >= row {
             let what = format!("an arrow upwards (or across): {name} uses {ours}");
@@ -97,8 +116,15 @@ pub fn check(folder: &str, text: &str) -> Vec<Finding> {
             && group.name != theirs.name
             && !group.uses.contains(&theirs.name)
         {
-            let what = format!("an arrow between groups: {name} of {} uses {ours} of {}", group.name, theirs.name);
-            findings.push(finding(line, what, "move what is needed into a group that both may use"));
+            let what = format!(
+                "an arrow between groups: {name} of {} uses {ours} of {}",
+                group.name, theirs.name
+            );
+            findings.push(finding(
+                line,
+                what,
+                "move what is needed into a group that both may use",
+            ));
         }
     }
     findings

@@ -30,7 +30,12 @@ pub fn check(sources: &[Source]) -> Vec<Finding> {
         let median = lengths[lengths.len() / 2];
         if median > MAX_MEDIAN {
             let what = format!("the median file has {median} lines, {MAX_MEDIAN} are the limit");
-            findings.push(Finding::new(&format!("{folder}/src"), 1, what, "split the longest files"));
+            findings.push(Finding::new(
+                &format!("{folder}/src"),
+                1,
+                what,
+                "split the longest files",
+            ));
         }
     }
     findings

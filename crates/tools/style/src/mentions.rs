@@ -26,15 +26,23 @@ pub fn check_foreign(path: &str, text: &str) -> Vec<Finding> {
     }
     let mut findings = Vec::new();
     for (at, line) in text.lines().enumerate() {
-        for word in FOREIGN.iter().map(|(a, b)| format!("{a}{b}")).filter(|word| line.contains(word)) {
+        for word in
+            FOREIGN.iter().map(|(a, b)| format!("{a}{b}")).filter(|word| line.contains(word))
+        {
             let mend = "say it without: a reader elsewhere has other hosts and paths";
-            findings.push(Finding::new(path, at + 1, format!("`{word}` is not of this project"), mend));
+            findings.push(Finding::new(
+                path,
+                at + 1,
+                format!("`{word}` is not of this project"),
+                mend,
+            ));
         }
     }
     findings
 }
 
-/// Links and paths in a page of Markdown that lead nowhere. `exists` answers for a path from the root.
+/// Links and paths in a page of Markdown that lead nowhere. `exists` answers for a path from the
+/// root.
 #[must_use]
 pub fn check_page(path: &str, text: &str, exists: &dyn Fn(&str) -> bool) -> Vec<Finding> {
     let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
@@ -48,7 +56,9 @@ pub fn check_page(path: &str, text: &str, exists: &dyn Fn(&str) -> bool) -> Vec<
             continue;
         }
         let linked = links(line).map(|link| join(folder, link));
-        let named = code_spans(line).filter(|span| is_our_path(span)).map(|span| span.trim_end_matches('/').to_owned());
+        let named = code_spans(line)
+            .filter(|span| is_our_path(span))
+            .map(|span| span.trim_end_matches('/').to_owned());
         for target in linked.chain(named).filter(|target| !exists(target)) {
             let what = format!("`{target}` does not exist");
             findings.push(Finding::new(path, at + 1, what, "name what is there, or build it"));
@@ -73,7 +83,9 @@ fn code_spans(line: &str) -> impl Iterator<Item = &str> {
 /// Whether a code span is a path from the root: it begins in one of our folders, or is a page.
 fn is_our_path(span: &str) -> bool {
     let plain = span.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-/".contains(&byte));
-    let folder = ["crates/", "docs/", "scripts/", "fuzz/", ".ci/"].iter().any(|folder| span.starts_with(folder));
+    let folder = ["crates/", "docs/", "scripts/", "fuzz/", ".ci/"]
+        .iter()
+        .any(|folder| span.starts_with(folder));
     plain && (folder || (span.ends_with(".md") && !span.contains('/')))
 }
 

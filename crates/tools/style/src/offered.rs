@@ -18,16 +18,21 @@ pub fn check(makefile: &str, test_all: &str) -> Vec<Finding> {
         (1..).zip(makefile.lines()).filter_map(|(at, line)| Some((at, target(line)?))).collect();
     let run: Vec<(usize, &str)> =
         (1..).zip(test_all.lines()).filter_map(|(at, line)| Some((at, entry(line)?))).collect();
-    let missing = offered
-        .iter()
-        .filter(|(_, name)| run.iter().all(|(_, one)| one != name) && LEFT_OUT.iter().all(|(one, _)| one != name));
+    let missing = offered.iter().filter(|(_, name)| {
+        run.iter().all(|(_, one)| one != name) && LEFT_OUT.iter().all(|(one, _)| one != name)
+    });
     let missing = missing.map(|(at, name)| {
         let mend = "add it to the list in scripts/test-all";
         Finding::new("Makefile", *at, format!("no script runs `make {name}`"), mend)
     });
     let gone = run.iter().filter(|(_, name)| offered.iter().all(|(_, one)| one != name));
     let gone = gone.map(|(at, name)| {
-        Finding::new("scripts/test-all", *at, format!("there is no target {name}"), "take it out of the list")
+        Finding::new(
+            "scripts/test-all",
+            *at,
+            format!("there is no target {name}"),
+            "take it out of the list",
+        )
     });
     missing.chain(gone).collect()
 }
@@ -35,7 +40,8 @@ pub fn check(makefile: &str, test_all: &str) -> Vec<Finding> {
 /// The target of a line such as `name: needs ## what it is for`.
 fn target(line: &str) -> Option<&str> {
     let (name, rest) = line.split_once(':')?;
-    let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-');
+    let is_name =
+        !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-');
     (is_name && rest.contains("## ")).then_some(name)
 }
 

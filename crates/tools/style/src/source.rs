@@ -56,7 +56,8 @@ impl Source {
     /// Where the tokens of `pattern` stand next to each other; the tokens from there on.
     pub fn find<'a>(&'a self, pattern: &'a [&str]) -> impl Iterator<Item = &'a [Token]> {
         (0..self.tokens.len()).map(|at| &self.tokens[at..]).filter(move |rest| {
-            rest.len() >= pattern.len() && rest.iter().zip(pattern).all(|(token, text)| token.text == *text)
+            rest.len() >= pattern.len()
+                && rest.iter().zip(pattern).all(|(token, text)| token.text == *text)
         })
     }
 }
@@ -79,9 +80,13 @@ fn flatten(stream: TokenStream, in_test: bool, tokens: &mut Vec<Token>) {
             tokens.push(Token { text, line: span.start().line, in_test });
         };
         match tree {
-            TokenTree::Punct(punct) if punct.as_char() == ':' && punct.spacing() == Spacing::Joint => {
+            TokenTree::Punct(punct)
+                if punct.as_char() == ':' && punct.spacing() == Spacing::Joint =>
+            {
                 push("::".to_owned(), punct.span());
-                rest.next_if(|next| matches!(next, TokenTree::Punct(second) if second.as_char() == ':'));
+                rest.next_if(
+                    |next| matches!(next, TokenTree::Punct(second) if second.as_char() == ':'),
+                );
             }
             TokenTree::Punct(punct) => {
                 push(punct.to_string(), punct.span());
@@ -109,7 +114,11 @@ fn flatten(stream: TokenStream, in_test: bool, tokens: &mut Vec<Token>) {
                 };
                 push(open.to_owned(), group.span_open());
                 flatten(group.stream(), in_test, tokens);
-                tokens.push(Token { text: close.to_owned(), line: group.span_close().start().line, in_test });
+                tokens.push(Token {
+                    text: close.to_owned(),
+                    line: group.span_close().start().line,
+                    in_test,
+                });
                 if group.delimiter() == Delimiter::Brace {
                     item = false;
                 }
@@ -125,7 +134,8 @@ fn means_test(attribute: &TokenStream) -> bool {
     let words: Vec<&str> = tokens.iter().map(|token| &token.text[..]).collect();
     match words.as_slice() {
         ["cfg", inside @ ..] => {
-            inside.contains(&"test") && !inside.windows(3).any(|three| three == ["not", "(", "test"])
+            inside.contains(&"test")
+                && !inside.windows(3).any(|three| three == ["not", "(", "test"])
         }
         [.., "test"] => true,
         _ => false,

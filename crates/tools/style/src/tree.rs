@@ -17,7 +17,10 @@ const FUZZ_OUTPUT: &[&str] = &["fuzz/target", "fuzz/corpus", "fuzz/artifacts"];
 #[must_use]
 pub fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.ancestors().nth(3).expect("crates/tools/style lies three folders below the root").to_owned()
+    here.ancestors()
+        .nth(3)
+        .expect("crates/tools/style lies three folders below the root")
+        .to_owned()
 }
 
 /// Paths of all our files below `root`, relative to it, sorted.

@@ -38,7 +38,10 @@ pub const PLACES: &[Place] = &[
         path: "crates/lab/lab/src/filter/libpcap.rs",
         reason: "libpcap is a C library; its compiler's program is copied, verified, and run in safe code",
     },
-    Place { path: "crates/base/net/src/stamp.rs", reason: "reads the processor's time stamp counter" },
+    Place {
+        path: "crates/base/net/src/stamp.rs",
+        reason: "reads the processor's time stamp counter",
+    },
     Place {
         path: "crates/base/net/tests/no_allocation.rs",
         reason: "a test's allocator, which counts and passes on to the system's",
@@ -60,9 +63,10 @@ pub const PLACES: &[Place] = &[
 /// `unsafe` anywhere else.
 #[must_use]
 pub fn check(source: &Source, places: &[Place]) -> Vec<Finding> {
-    let allowed = places
-        .iter()
-        .any(|place| source.path == place.path || (place.path.ends_with('/') && source.path.starts_with(place.path)));
+    let allowed = places.iter().any(|place| {
+        source.path == place.path
+            || (place.path.ends_with('/') && source.path.starts_with(place.path))
+    });
     if allowed {
         return Vec::new();
     }
@@ -71,12 +75,18 @@ pub fn check(source: &Source, places: &[Place]) -> Vec<Finding> {
         .map(|found| {
             let mend = "do it in safe Rust, or add the file, with a reason, to the table in \
                         crates/tools/style/src/unsafety.rs and to ARCHITECTURE.md";
-            Finding::new(&source.path, found[0].line, "`unsafe` outside the places that may have it", mend)
+            Finding::new(
+                &source.path,
+                found[0].line,
+                "`unsafe` outside the places that may have it",
+                mend,
+            )
         })
         .collect()
 }
 
-/// Places that are gone, have no `unsafe`, or are not told in `architecture`, the text of ARCHITECTURE.md.
+/// Places that are gone, have no `unsafe`, or are not told in `architecture`, the text of
+/// ARCHITECTURE.md.
 #[must_use]
 pub fn check_places(places: &[Place], sources: &[Source], architecture: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -87,11 +97,21 @@ pub fn check_places(places: &[Place], sources: &[Source], architecture: &str) ->
             .any(|source| source.find(&["unsafe"]).next().is_some());
         if !used {
             let what = format!("{} is listed for `unsafe` and has none", place.path);
-            findings.push(Finding::new("crates/tools/style/src/unsafety.rs", 1, what, "take it off the table"));
+            findings.push(Finding::new(
+                "crates/tools/style/src/unsafety.rs",
+                1,
+                what,
+                "take it off the table",
+            ));
         }
         if !architecture.contains(place.path) {
             let what = format!("{} may have `unsafe`, and this page does not say so", place.path);
-            findings.push(Finding::new("ARCHITECTURE.md", 1, what, "name it where `unsafe` is told"));
+            findings.push(Finding::new(
+                "ARCHITECTURE.md",
+                1,
+                what,
+                "name it where `unsafe` is told",
+            ));
         }
     }
     findings

@@ -2,7 +2,9 @@
 
 use std::sync::LazyLock;
 
-use sprat_style::{Finding, banned, documented, layers, length, mentions, offered, source, tree, unsafety};
+use sprat_style::{
+    Finding, banned, documented, layers, length, mentions, offered, source, tree, unsafety,
+};
 
 struct House {
     root: std::path::PathBuf,
@@ -38,13 +40,22 @@ impl House {
 #[track_caller]
 fn none(findings: Vec<Finding>) {
     let told: Vec<String> = findings.iter().map(ToString::to_string).collect();
-    assert!(findings.is_empty(), "{} against the rules of the house:\n{}", told.len(), told.join("\n"));
+    assert!(
+        findings.is_empty(),
+        "{} against the rules of the house:\n{}",
+        told.len(),
+        told.join("\n")
+    );
 }
 
 #[test]
 fn the_house_is_seen() {
     let house = &*HOUSE;
-    assert!(house.sources.len() > 50, "{} Rust files found: is the root right?", house.sources.len());
+    assert!(
+        house.sources.len() > 50,
+        "{} Rust files found: is the root right?",
+        house.sources.len()
+    );
     none(house.not_rust.clone());
 }
 
@@ -61,7 +72,9 @@ fn no_banned_calls() {
 #[test]
 fn unsafe_stands_only_where_it_may() {
     let house = &*HOUSE;
-    none(house.sources.iter().flat_map(|source| unsafety::check(source, unsafety::PLACES)).collect());
+    none(
+        house.sources.iter().flat_map(|source| unsafety::check(source, unsafety::PLACES)).collect(),
+    );
     none(unsafety::check_places(unsafety::PLACES, &house.sources, &house.read("ARCHITECTURE.md")));
 }
 
@@ -82,7 +95,9 @@ fn every_crate_is_documented() {
 #[test]
 fn no_arrow_upwards() {
     let house = &*HOUSE;
-    let check = |folder: &String| layers::check(folder, &house.read(&format!("crates/{folder}/Cargo.toml")));
+    let check = |folder: &String| {
+        layers::check(folder, &house.read(&format!("crates/{folder}/Cargo.toml")))
+    };
     none(house.crates().iter().flat_map(check).collect());
 }
 

@@ -38,7 +38,10 @@ fn last() { x.unwrap() }
     assert_eq!(banned_at("crates/store/store/src/a.rs", text), [2, 8, 12, 15]);
     assert_eq!(banned_at("crates/store/store/tests/a.rs", text), []);
     assert_eq!(banned_at("crates/store/store/src/a/tests.rs", text), []);
-    assert_eq!(banned_at("crates/store/store/src/a.rs", "#![cfg(test)]\nfn f() { x.unwrap(); }"), []);
+    assert_eq!(
+        banned_at("crates/store/store/src/a.rs", "#![cfg(test)]\nfn f() { x.unwrap(); }"),
+        []
+    );
 }
 
 #[test]
@@ -57,8 +60,16 @@ fn every_ban_bites_where_it_should() {
         ("crates/store/log/src/a.rs", "use std::time::SystemTime;", true),
         ("crates/store/wire/src/a.rs", "fn f() { std::thread::spawn(g); }", true),
         ("crates/store/rpc/src/a.rs", "use std::collections::hash_map::RandomState;", true),
-        ("crates/store/wire/src/a.rs", "#[expect(clippy::cast_sign_loss, reason = \"\")] fn f() {}", true),
-        ("crates/store/log/src/a.rs", "#[expect(clippy::cast_sign_loss, reason = \"\")] fn f() {}", false),
+        (
+            "crates/store/wire/src/a.rs",
+            "#[expect(clippy::cast_sign_loss, reason = \"\")] fn f() {}",
+            true,
+        ),
+        (
+            "crates/store/log/src/a.rs",
+            "#[expect(clippy::cast_sign_loss, reason = \"\")] fn f() {}",
+            false,
+        ),
         ("crates/store/log/src/a.rs", "#[allow(dead_code)] fn f() {}", true),
         ("crates/store/log/src/a.rs", "#![allow(unsafe_code)]", false),
         ("crates/store/log/src/a.rs", "fn f() { x.expect(\"[expect(\"); }", false),
@@ -85,10 +96,16 @@ fn what_is_not_rust_is_said() {
 #[test]
 fn long_files_and_long_medians_are_found() {
     let file = |path: &str, lines| source(path, &"//\n".repeat(lines));
-    assert!(length::check(&[file("crates/a/tests/x.rs", 900), file("crates/a/src/x.rs", 300)]).is_empty());
+    assert!(
+        length::check(&[file("crates/a/tests/x.rs", 900), file("crates/a/src/x.rs", 300)])
+            .is_empty()
+    );
     assert_eq!(lines(&length::check(&[file("crates/a/tests/x.rs", 901)])), [901]);
-    let found =
-        length::check(&[file("crates/a/src/x.rs", 10), file("crates/a/src/y.rs", 301), file("crates/a/src/z.rs", 400)]);
+    let found = length::check(&[
+        file("crates/a/src/x.rs", 10),
+        file("crates/a/src/y.rs", 301),
+        file("crates/a/src/z.rs", 400),
+    ]);
     assert_eq!(found[0].file, "crates/a/src");
 }
 
@@ -110,15 +127,23 @@ fn unsafe_is_found_outside_its_places() {
 fn places_that_are_stale_or_untold_are_found() {
     let places = [Place { path: "crates/store/log/src/arena.rs", reason: "" }];
     let used = [source("crates/store/log/src/arena.rs", "fn f() { unsafe { g() } }")];
-    assert!(unsafety::check_places(&places, &used, "see `crates/store/log/src/arena.rs`").is_empty());
+    assert!(
+        unsafety::check_places(&places, &used, "see `crates/store/log/src/arena.rs`").is_empty()
+    );
     assert_eq!(unsafety::check_places(&places, &used, "").len(), 1);
-    assert_eq!(unsafety::check_places(&places, &[], "see `crates/store/log/src/arena.rs`").len(), 1);
+    assert_eq!(
+        unsafety::check_places(&places, &[], "see `crates/store/log/src/arena.rs`").len(),
+        1
+    );
 }
 
 #[test]
 fn arrows_upwards_and_across_are_found() {
-    let manifest = |table: &str, uses: &str| format!("[lints]\nworkspace = true\n[{table}]\n{uses}.workspace = true\n");
-    let check = |name: &str, table: &str, uses: &str| lines(&layers::check(name, &manifest(table, uses)));
+    let manifest = |table: &str, uses: &str| {
+        format!("[lints]\nworkspace = true\n[{table}]\n{uses}.workspace = true\n")
+    };
+    let check =
+        |name: &str, table: &str, uses: &str| lines(&layers::check(name, &manifest(table, uses)));
     assert_eq!(check("store/rpc", "dependencies", "sprat-net"), []);
     assert_eq!(check("store/rpc", "dependencies", "sprat-log"), [4]);
     assert_eq!(check("store/rpc", "dependencies", "sprat-store"), [4]);
@@ -126,11 +151,19 @@ fn arrows_upwards_and_across_are_found() {
     assert_eq!(check("store/log", "target.'cfg(unix)'.build-dependencies", "sprat-sim"), [4]);
     assert_eq!(check("tools/cli", "dependencies", "sprat-style"), [4]);
     assert_eq!(check("tools/style", "dependencies", "sprat-wire"), [4]);
-    assert_eq!(check("store/attic", "dependencies", "toml").len(), 2, "a crate without a place and a group");
+    assert_eq!(
+        check("store/attic", "dependencies", "toml").len(),
+        2,
+        "a crate without a place and a group"
+    );
     assert_eq!(check("base/rpc", "dependencies", "sprat-net").len(), 1, "it is of another group");
     assert_eq!(check("lab/lab", "dependencies", "sprat-pace"), [4], "a group uses one beside it");
     assert_eq!(layers::check("store/wire", "[dependencies]\n").len(), 1, "no lints");
-    assert_eq!(layers::check("store/wire", "[lints]\nworkspace = true\n[dependencies]\ntoml = \"1\"\n").len(), 1);
+    assert_eq!(
+        layers::check("store/wire", "[lints]\nworkspace = true\n[dependencies]\ntoml = \"1\"\n")
+            .len(),
+        1
+    );
     assert_eq!(layers::check("store/wire", "[").len(), 1, "no TOML");
 }
 
@@ -176,9 +209,11 @@ fn foreign_words_are_found_in_any_file_but_generated_ones() {
 
 #[test]
 fn targets_that_no_script_runs_are_found() {
-    let makefile = "help: ## lists\nall: build\nbuild: setup ## builds\nbench-x: build ## measures\n";
+    let makefile =
+        "help: ## lists\nall: build\nbuild: setup ## builds\nbench-x: build ## measures\n";
     let findings = offered::check(makefile, "all=(\n  \"build FAST=yes\"\n  \"gone\"\n)\n");
-    let places: Vec<(&str, usize)> = findings.iter().map(|one| (one.file.as_str(), one.line)).collect();
+    let places: Vec<(&str, usize)> =
+        findings.iter().map(|one| (one.file.as_str(), one.line)).collect();
     assert_eq!(places, [("Makefile", 4), ("scripts/test-all", 3)]);
     assert_eq!(offered::check(makefile, "  \"build\"\n  \"bench-x\"\n"), []);
 }

@@ -23,12 +23,13 @@ const MAX_PARKED: usize = 64;
 /// Answers to pings kept for whoever asks; more are dropped.
 const MAX_PONGS: usize = 64;
 
-/// Frames taken from one port before the others have their turn, and whoever asked: a few, so that what they lead to is
-/// sent while the next are read.
+/// Frames taken from one port before the others have their turn, and whoever asked: a few, so that
+/// what they lead to is sent while the next are read.
 const BURST: usize = 4;
 
-/// Looks at the ports in one call that finds nothing. A look costs some 10 ns, and whoever asks has far more to do
-/// before asking again, with a frame perhaps lying there: half of that would be its delay.
+/// Looks at the ports in one call that finds nothing. A look costs some 10 ns, and whoever asks has
+/// far more to do before asking again, with a frame perhaps lying there: half of that would be its
+/// delay.
 const LOOKS: usize = 16;
 
 /// Rounds between two looks at the clock.
@@ -134,9 +135,10 @@ impl BypassDriver {
         self.tx.ports.iter().map(Port::frames_in_use).sum()
     }
 
-    /// Sends an echo request (ICMP) of `len` bytes to a host; it is answered in the driver there, or in its kernel.
-    /// Returns whether it has left: not as long as the host's hardware address is unknown, which is then asked for.
-    /// `len` is 4 to what [`mtu`](Transmit::mtu) says.
+    /// Sends an echo request (ICMP) of `len` bytes to a host; it is answered in the driver there,
+    /// or in its kernel. Returns whether it has left: not as long as the host's hardware
+    /// address is unknown, which is then asked for. `len` is 4 to what [`mtu`](Transmit::mtu)
+    /// says.
     pub fn ping(&mut self, peer: IpAddr, number: u32, len: usize) -> bool {
         self.tx.ping(peer, number, len)
     }
@@ -223,7 +225,11 @@ impl BypassRx {
             return frames;
         }
         for _ in 0..BURST {
-            let Some(len) = of(holder).ports[at].memif().and_then(|memif| memif.take(&mut self.frame)) else { break };
+            let Some(len) =
+                of(holder).ports[at].memif().and_then(|memif| memif.take(&mut self.frame))
+            else {
+                break;
+            };
             frames += hear(at, &self.frame[..len], true, holder, of, sink);
         }
         if let Some(memif) = of(holder).ports[at].memif() {
@@ -259,7 +265,12 @@ fn hear<T>(
 
 /// Does what is asked for by frames that came to other nodes and are for this one.
 #[cfg(feature = "dpdk")]
-fn take_over<T>(at: usize, holder: &mut T, of: &impl Fn(&mut T) -> &mut BypassTx, sink: Sink<'_, T>) -> usize {
+fn take_over<T>(
+    at: usize,
+    holder: &mut T,
+    of: &impl Fn(&mut T) -> &mut BypassTx,
+    sink: Sink<'_, T>,
+) -> usize {
     let mut frames = 0;
     for _ in 0..BURST {
         let Some(parcel) = of(holder).share.as_ref().and_then(Share::take) else { break };
@@ -343,7 +354,10 @@ impl BypassTx {
         let (own, nodes) = (share.number(), share.nodes());
         let first = self.host.address().port() - u16::try_from(own).expect("few");
         let whose = |frame: &[u8]| exchange::whose(frame, first, nodes);
-        burst.take_out(|frame| whose(frame).filter(|&number| number != own), |to, parcel| share.hand_over(to, parcel));
+        burst.take_out(
+            |frame| whose(frame).filter(|&number| number != own),
+            |to, parcel| share.hand_over(to, parcel),
+        );
         for (frame, checked) in burst.iter().filter(|(frame, _)| whose(frame).is_none()) {
             for other in share.others() {
                 if let Some(copy) = Parcel::copy(frame, checked, pool) {

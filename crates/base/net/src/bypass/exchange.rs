@@ -1,4 +1,5 @@
-//! Several nodes that share one device: each has a queue of its own, and hands over what came to it and is another's.
+//! Several nodes that share one device: each has a queue of its own, and hands over what came to it
+//! and is another's.
 //!
 //! ```text
 //! device -> queue i -> node i: its own datagrams -> the node
@@ -6,9 +7,9 @@
 //!                              all else (ARP, neighbour discovery, ICMP) -> itself, and a copy to each of the others
 //! ```
 //!
-//! All have one address, and node i the UDP port P + i. A device that takes rules puts datagrams where they belong, and
-//! little is handed over; one that does not is used just the same. Node 0 alone answers what anybody asks the address;
-//! everybody learns from what is said.
+//! All have one address, and node i the UDP port P + i. A device that takes rules puts datagrams
+//! where they belong, and little is handed over; one that does not is used just the same. Node 0
+//! alone answers what anybody asks the address; everybody learns from what is said.
 
 use sprat_host::lock;
 use std::cell::Cell;
@@ -62,7 +63,12 @@ pub fn shares(nodes: usize) -> io::Result<Vec<Share>> {
     for _ in 0..nodes {
         let (sender, inbox) = sync_channel(MAX_INBOX);
         let bell = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
-        doors.push(Door { inbox: sender, bell, sleeps: AtomicBool::new(false), lost: AtomicU64::new(0) });
+        doors.push(Door {
+            inbox: sender,
+            bell,
+            sleeps: AtomicBool::new(false),
+            lost: AtomicU64::new(0),
+        });
         inboxes.push(inbox);
     }
     let team = Arc::new(Team { doors, device: Mutex::new(Weak::new()) });
@@ -98,7 +104,9 @@ impl Share {
         match door.inbox.try_send(parcel) {
             Ok(()) => door.ring(),
             // It is late, or has ended.
-            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => _ = door.lost.fetch_add(1, Ordering::Relaxed),
+            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
+                _ = door.lost.fetch_add(1, Ordering::Relaxed)
+            }
         }
     }
 
@@ -114,8 +122,8 @@ impl Share {
         self.inbox.try_recv().ok()
     }
 
-    /// What to sleep on. Between the first call and the second the inbox must be looked into: what came before the first
-    /// rings no bell.
+    /// What to sleep on. Between the first call and the second the inbox must be looked into: what
+    /// came before the first rings no bell.
     pub(super) fn sources<'a>(&'a self, sources: &mut Sources<'a>) {
         let door = &self.team.doors[self.number];
         if !door.sleeps.swap(true, Ordering::SeqCst) {

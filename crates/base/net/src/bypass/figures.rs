@@ -28,7 +28,11 @@ impl BypassTx {
                 ("device_errors_total", device.errors),
                 ("device_no_buffer_total", device.no_buffer),
             ];
-            figures.extend(device.steers.map(|steers| Figure::labelled("device_steers", &[name], steers.into())));
+            figures.extend(
+                device
+                    .steers
+                    .map(|steers| Figure::labelled("device_steers", &[name], steers.into())),
+            );
             figures.extend(values.map(|(what, value)| Figure::labelled(what, &[name], value)));
         }
     }

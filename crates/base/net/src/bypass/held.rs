@@ -18,7 +18,8 @@ impl Held {
 }
 
 impl BypassDriver {
-    /// Takes all frames out of the pools of DPDK's devices that are in them: for tests of what happens then.
+    /// Takes all frames out of the pools of DPDK's devices that are in them: for tests of what
+    /// happens then.
     #[must_use]
     pub fn hold_all(&mut self) -> Held {
         let pools = self.tx.ports.iter_mut().filter_map(Port::pool);

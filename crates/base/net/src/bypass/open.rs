@@ -12,7 +12,9 @@ use super::exchange::Share;
 use super::memif::Memif;
 use super::port::Port;
 use super::sizes::{ETHERNET, FRAME_ROOM, JUMBO};
-use crate::ether::{Checksums, Host, LinkSettings, MIN_MTU, Settings, group_mac, link_local_v4, link_local_v6};
+use crate::ether::{
+    Checksums, Host, LinkSettings, MIN_MTU, Settings, group_mac, link_local_v4, link_local_v6,
+};
 use crate::{Bypass, Mac};
 
 /// The ports from which one is chosen that nobody asked for (RFC 6335).
@@ -22,22 +24,26 @@ impl BypassDriver {
     /// Opens the devices that `bypass` names, or the first there is, and makes a host of them.
     ///
     /// # Errors
-    /// What a device or DPDK says of its start; packets longer than a device carries; `Unsupported` for devices of
-    /// DPDK's in a build without it.
+    /// What a device or DPDK says of its start; packets longer than a device carries; `Unsupported`
+    /// for devices of DPDK's in a build without it.
     pub fn open(bypass: &Bypass, address: Address) -> io::Result<Self> {
         Self::open_with(bypass, address, None)
     }
 
-    /// The same for one of several nodes, on threads of their own, that share the device and the IP address: the first has
-    /// the port of `share`'s first, and so on. The device is open when the first has opened it, and closed when the
-    /// last has gone.
+    /// The same for one of several nodes, on threads of their own, that share the device and the IP
+    /// address: the first has the port of `share`'s first, and so on. The device is open when
+    /// the first has opened it, and closed when the last has gone.
     ///
     /// # Errors
-    /// As [`open`](Self::open); a device that has not so many queues, or is of a kind that cannot be shared.
+    /// As [`open`](Self::open); a device that has not so many queues, or is of a kind that cannot
+    /// be shared.
     pub fn open_share(bypass: &Bypass, address: SocketAddr, share: Share) -> io::Result<Self> {
         #[cfg(feature = "dpdk")]
         if usize::from(address.port()) <= share.number() {
-            let reason = format!("{} nodes that share a device have ports that follow one another", share.nodes());
+            let reason = format!(
+                "{} nodes that share a device have ports that follow one another",
+                share.nodes()
+            );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
         }
         Self::open_with(bypass, Address::Own(address), Some(share))
@@ -60,7 +66,8 @@ impl BypassDriver {
             ports.iter_mut().for_each(|port| port.hear(group));
         }
         #[cfg(feature = "dpdk")]
-        let seat = ports.iter().any(|port| matches!(port, Port::Dpdk(_))).then(Seat::take).transpose()?;
+        let seat =
+            ports.iter().any(|port| matches!(port, Port::Dpdk(_))).then(Seat::take).transpose()?;
         let (vlan, gateway) = (bypass.vlan, bypass.gateway);
         if let Some(gateway) = gateway
             && gateway.is_ipv4() != address.is_ipv4()
@@ -77,7 +84,8 @@ impl BypassDriver {
     }
 }
 
-/// The ports, in the locator's order, and who writes their checksums. The locator's hardware address is the first's.
+/// The ports, in the locator's order, and who writes their checksums. The locator's hardware
+/// address is the first's.
 fn open_ports(
     bypass: &Bypass,
     mtu: u16,
@@ -87,7 +95,8 @@ fn open_ports(
     let mac = |at: usize| bypass.mac.filter(|_| at == 0);
     #[cfg(feature = "dpdk")]
     {
-        let named: Vec<_> = bypass.devices.iter().filter(|device| !Memif::is(device)).cloned().collect();
+        let named: Vec<_> =
+            bypass.devices.iter().filter(|device| !Memif::is(device)).cloned().collect();
         if bypass.devices.is_empty() || !named.is_empty() {
             dpdk::start(&named)?;
         }
@@ -102,7 +111,8 @@ fn open_ports(
             return Ok(vec![(Port::Dpdk(port), checksums)]);
         }
         if bypass.devices.is_empty() {
-            let (port, checksums) = Dpdk::open(None, mac(0), mtu, Whose::Node(address, bypass.vlan))?;
+            let (port, checksums) =
+                Dpdk::open(None, mac(0), mtu, Whose::Node(address, bypass.vlan))?;
             return Ok(vec![(Port::Dpdk(port), checksums)]);
         }
     }
@@ -110,7 +120,10 @@ fn open_ports(
     let _ = (address, share); // what a memory interface carries is all ours
     #[cfg(not(feature = "dpdk"))]
     if bypass.devices.is_empty() {
-        return Err(io::Error::new(io::ErrorKind::Unsupported, "this sprat was built without DPDK"));
+        return Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            "this sprat was built without DPDK",
+        ));
     }
     let open = |(at, device): (usize, &String)| match Memif::is(device) {
         true => {
@@ -119,7 +132,8 @@ fn open_ports(
         }
         #[cfg(feature = "dpdk")]
         false => {
-            let (port, checksums) = Dpdk::open(Some(device), mac(at), mtu, Whose::Node(address, bypass.vlan))?;
+            let (port, checksums) =
+                Dpdk::open(Some(device), mac(at), mtu, Whose::Node(address, bypass.vlan))?;
             Ok((Port::Dpdk(port), checksums))
         }
         #[cfg(not(feature = "dpdk"))]
@@ -142,7 +156,9 @@ fn own_address(address: Address, mac: Mac) -> SocketAddr {
 /// The address with a port, if it is known so far.
 fn with_port(address: Address) -> Address {
     match address {
-        Address::Own(own) if own.port() == 0 => Address::Own(SocketAddr::new(own.ip(), ephemeral())),
+        Address::Own(own) if own.port() == 0 => {
+            Address::Own(SocketAddr::new(own.ip(), ephemeral()))
+        }
         other => other,
     }
 }

@@ -48,7 +48,13 @@ impl Port {
 
     /// Takes a datagram to send: its route, and its parts, `len` bytes together.
     #[inline]
-    pub(super) fn send(&mut self, route: &Route, parts: &[IoSlice<'_>], len: usize, counters: &mut Counters) {
+    pub(super) fn send(
+        &mut self,
+        route: &Route,
+        parts: &[IoSlice<'_>],
+        len: usize,
+        counters: &mut Counters,
+    ) {
         each!(self, device => device.send(route, parts, len, counters));
     }
 

@@ -14,14 +14,15 @@ use super::sizes::{ETHERNET, FRAME_ROOM, JUMBO};
 use super::state::DeviceState;
 use crate::{Counters, Nanos, Sources};
 
-/// Frames that wait for room at a device; more are refused. Short of where drivers begin to drop the oldest.
+/// Frames that wait for room at a device; more are refused. Short of where drivers begin to drop
+/// the oldest.
 const MAX_WAITING: usize = 256;
 
 /// Longest packet above Ethernet that a device can be opened for, in bytes.
 const MAX_MTU: u16 = 16_000;
 
-/// A device whose frames are all taken in and given out as they are. It may be opened on one thread and used on another; it
-/// is for one at a time.
+/// A device whose frames are all taken in and given out as they are. It may be opened on one thread
+/// and used on another; it is for one at a time.
 pub struct RawDevice {
     port: Port,
     counters: Counters,
@@ -44,7 +45,8 @@ pub struct RawDevice {
     asleep: Cell<bool>,
 }
 
-/// Prepares for devices that are about to be opened: DPDK looks for those on buses once, when it starts.
+/// Prepares for devices that are about to be opened: DPDK looks for those on buses once, when it
+/// starts.
 ///
 /// # Errors
 /// What DPDK says of its start.
@@ -62,13 +64,14 @@ pub fn start_devices(devices: &[String]) -> io::Result<()> {
 }
 
 impl RawDevice {
-    /// Opens a device, named as in a locator's `dev=`, for packets of up to `mtu` bytes above Ethernet: 1,500 unless told, and
-    /// 9,000 over memory interfaces. An interface of the kernel's is looked for in the network namespace of the calling thread,
-    /// and the device is to be dropped in the same.
+    /// Opens a device, named as in a locator's `dev=`, for packets of up to `mtu` bytes above
+    /// Ethernet: 1,500 unless told, and 9,000 over memory interfaces. An interface of the
+    /// kernel's is looked for in the network namespace of the calling thread, and the device is
+    /// to be dropped in the same.
     ///
     /// # Errors
-    /// What the device or DPDK says; packets longer than it carries; `Unsupported` for devices of DPDK's in a build
-    /// without it.
+    /// What the device or DPDK says; packets longer than it carries; `Unsupported` for devices of
+    /// DPDK's in a build without it.
     pub fn open(device: &str, mtu: Option<u16>) -> io::Result<Self> {
         let mtu = mtu.unwrap_or(if Memif::is(device) { JUMBO } else { ETHERNET });
         if mtu > MAX_MTU {
@@ -122,8 +125,9 @@ impl RawDevice {
         }
     }
 
-    /// Takes a frame to send, in parts; it leaves at the latest with the next [`turn`](Self::turn). False: it is longer than
-    /// the device was opened for, the other end is not there, or too many wait for room.
+    /// Takes a frame to send, in parts; it leaves at the latest with the next [`turn`](Self::turn).
+    /// False: it is longer than the device was opened for, the other end is not there, or too
+    /// many wait for room.
     #[inline]
     pub fn send(&mut self, parts: &[IoSlice<'_>]) -> bool {
         let len: usize = parts.iter().map(|part| part.len()).sum();
@@ -140,12 +144,16 @@ impl RawDevice {
                 }
             }
             #[cfg(feature = "dpdk")]
-            Port::Dpdk(dpdk) => dpdk.is_up() && dpdk.waiting() < MAX_WAITING && dpdk.send_parts(parts, len, counters),
+            Port::Dpdk(dpdk) => {
+                dpdk.is_up()
+                    && dpdk.waiting() < MAX_WAITING
+                    && dpdk.send_parts(parts, len, counters)
+            }
         }
     }
 
-    /// Sends what waits, as far as there is room, and does what is due now and then: to be called often, whether there was
-    /// anything to send or not.
+    /// Sends what waits, as far as there is room, and does what is due now and then: to be called
+    /// often, whether there was anything to send or not.
     ///
     /// # Errors
     /// `NotConnected`: the interface that it stands on was removed. It will not come back.
@@ -179,13 +187,15 @@ impl RawDevice {
         Ok(())
     }
 
-    /// Adds what to sleep on until a frame comes. A device that has yet to be looked at once more says so by a nap of no time.
+    /// Adds what to sleep on until a frame comes. A device that has yet to be looked at once more
+    /// says so by a nap of no time.
     pub fn sources<'a>(&'a self, sources: &mut Sources<'a>) {
         self.asleep.set(true);
         self.port.sources(Nanos(1) + self.start.elapsed(), sources);
     }
 
-    /// The socket by which it has an interface of the kernel's, if it stands on one: for options of its own.
+    /// The socket by which it has an interface of the kernel's, if it stands on one: for options of
+    /// its own.
     #[must_use]
     pub fn socket(&self) -> Option<BorrowedFd<'_>> {
         self.port.socket()
@@ -224,7 +234,8 @@ fn open(device: &str, mtu: u16) -> io::Result<Port> {
     {
         start_devices(&[device.to_owned()])?;
         let (dpdk, _) = Dpdk::open(Some(device), None, mtu, Whose::All)?;
-        // A peer may come yet; an interface is there, or what is wrong with it would be tried again from another namespace.
+        // A peer may come yet; an interface is there, or what is wrong with it would be tried again
+        // from another namespace.
         match dpdk.state().trouble.filter(|_| dpdk.has_interface()) {
             Some(trouble) => Err(io::Error::other(trouble)),
             None => Ok(Port::Dpdk(dpdk)),
@@ -240,7 +251,8 @@ fn open(device: &str, mtu: u16) -> io::Result<Port> {
     }
 }
 
-/// Gives the thread a place in DPDK, with caches of its own, for as long as it lives. Without one it is merely slower.
+/// Gives the thread a place in DPDK, with caches of its own, for as long as it lives. Without one
+/// it is merely slower.
 #[cfg(feature = "dpdk")]
 #[inline]
 fn take_seat() {

@@ -2,7 +2,8 @@
 
 use crate::ether::{ETHERNET_BYTES, VLAN_BYTES};
 
-/// Longest packet of memory interfaces unless the locator says otherwise, and of others: Ethernet's.
+/// Longest packet of memory interfaces unless the locator says otherwise, and of others:
+/// Ethernet's.
 pub(super) const JUMBO: u16 = 9000;
 pub(super) const ETHERNET: u16 = 1500;
 

@@ -17,7 +17,8 @@ pub struct DeviceState {
     pub changes: u64,
     /// Frames lost because nobody took those before in time.
     pub missed: u64,
-    /// Frames that came broken or could not be sent; of memory interfaces, peers that broke the rules.
+    /// Frames that came broken or could not be sent; of memory interfaces, peers that broke the
+    /// rules.
     pub errors: u64,
     /// Of the errors, frames that could not be sent.
     pub unsent: u64,
@@ -25,7 +26,7 @@ pub struct DeviceState {
     pub no_buffer: u64,
     /// Why the other end is not there, if that is known.
     pub trouble: Option<String>,
-    /// Of one that several nodes share: whether it puts datagrams into the right queues by itself. If not, the nodes hand
-    /// over what is another's.
+    /// Of one that several nodes share: whether it puts datagrams into the right queues by itself.
+    /// If not, the nodes hand over what is another's.
     pub steers: Option<bool>,
 }

@@ -1,6 +1,7 @@
 //! The layouts below UDP: Ethernet, VLAN tag, ARP, IPv4, IPv6, UDP, ICMP and neighbour discovery.
 //!
-//! They are other people's formats, so they stand here and not in the `wire` crate, which holds ours.
+//! They are other people's formats, so they stand here and not in the `wire` crate, which holds
+//! ours.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -105,8 +106,8 @@ pub(super) struct Udp {
     pub(super) checksum: [u8; 2],
 }
 
-/// What every ICMP message begins with (RFC 792, RFC 4443). `rest` is the identifier and sequence of an echo,
-/// or the path's MTU.
+/// What every ICMP message begins with (RFC 792, RFC 4443). `rest` is the identifier and sequence
+/// of an echo, or the path's MTU.
 #[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(super) struct Icmp {
@@ -152,7 +153,8 @@ pub(super) const DISCOVERY_HOPS: u8 = 255;
 /// Hop limit of what we send.
 pub(super) const HOPS: u8 = 64;
 
-/// The sum of 16-bit words of which a checksum is made (RFC 1071), 64 bits wide until [`Sum::finish`].
+/// The sum of 16-bit words of which a checksum is made (RFC 1071), 64 bits wide until
+/// [`Sum::finish`].
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sum(u64);
 
@@ -160,9 +162,12 @@ impl Sum {
     /// Adds bytes. All but the last part of a message must be even in length.
     pub(super) fn add(self, bytes: &[u8]) -> Self {
         let mut words = bytes.chunks_exact(4);
-        // Sums of 32-bit words fold to the same 16 bits, and vectorise; a frame's sum is far from 64 bits.
-        let mut sum: u64 =
-            words.by_ref().map(|word| u64::from(u32::from_ne_bytes([word[0], word[1], word[2], word[3]]))).sum();
+        // Sums of 32-bit words fold to the same 16 bits, and vectorise; a frame's sum is far from
+        // 64 bits.
+        let mut sum: u64 = words
+            .by_ref()
+            .map(|word| u64::from(u32::from_ne_bytes([word[0], word[1], word[2], word[3]])))
+            .sum();
         let rest = words.remainder();
         if !rest.is_empty() {
             let mut last = [0; 4];
@@ -179,13 +184,24 @@ impl Sum {
     }
 
     /// Adds the pseudo header of UDP and ICMPv6.
-    pub(super) fn pseudo(self, source: IpAddr, destination: IpAddr, protocol: u8, len: usize) -> Self {
+    pub(super) fn pseudo(
+        self,
+        source: IpAddr,
+        destination: IpAddr,
+        protocol: u8,
+        len: usize,
+    ) -> Self {
         let sum = match (source, destination) {
-            (IpAddr::V4(source), IpAddr::V4(destination)) => self.add(&source.octets()).add(&destination.octets()),
-            (IpAddr::V6(source), IpAddr::V6(destination)) => self.add(&source.octets()).add(&destination.octets()),
+            (IpAddr::V4(source), IpAddr::V4(destination)) => {
+                self.add(&source.octets()).add(&destination.octets())
+            }
+            (IpAddr::V6(source), IpAddr::V6(destination)) => {
+                self.add(&source.octets()).add(&destination.octets())
+            }
             _ => unreachable!("both ends of a packet are of one family"),
         };
-        sum.add_u16(u16::from(protocol)).add_u16(u16::try_from(len).expect("an IP packet's length has 16 bits"))
+        sum.add_u16(u16::from(protocol))
+            .add_u16(u16::try_from(len).expect("an IP packet's length has 16 bits"))
     }
 
     /// The checksum, in the order in which it lies in a packet.
@@ -210,8 +226,9 @@ pub(super) fn solicited_node(address: Ipv6Addr) -> Ipv6Addr {
     Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00 | u16::from(a), u16::from(b) << 8 | u16::from(c))
 }
 
-/// The hardware address of the group in which the neighbours of a host look for it; `None` for IPv4, where they broadcast.
-/// A network card passes on what is for a group only when it was told to.
+/// The hardware address of the group in which the neighbours of a host look for it; `None` for
+/// IPv4, where they broadcast. A network card passes on what is for a group only when it was told
+/// to.
 #[must_use]
 pub fn group_mac(host: IpAddr) -> Option<Mac> {
     match host {
@@ -228,7 +245,8 @@ pub fn link_local_v6(mac: Mac) -> Ipv6Addr {
     Ipv6Addr::from(bytes)
 }
 
-/// A link-local IPv4 address (RFC 3927) made of a hardware address: the same each time, and rarely anybody else's.
+/// A link-local IPv4 address (RFC 3927) made of a hardware address: the same each time, and rarely
+/// anybody else's.
 #[must_use]
 pub fn link_local_v4(mac: Mac) -> Ipv4Addr {
     let [a, b, c, d, e, f] = mac.0;

@@ -85,8 +85,8 @@ pub enum Heard {
 pub enum Unroutable {
     /// It is of the other family.
     Family,
-    /// Its hardware address is being asked for, since before or, if true, from now on: then [`Host::question`] is to
-    /// leave over every link.
+    /// Its hardware address is being asked for, since before or, if true, from now on: then
+    /// [`Host::question`] is to leave over every link.
     Asking(bool),
 }
 
@@ -112,9 +112,19 @@ impl Host {
     /// A host with 1 to [`MAX_LINKS`] links.
     #[must_use]
     pub fn new(settings: Settings, links: &[LinkSettings]) -> Self {
-        assert!((1..=MAX_LINKS).contains(&links.len()), "1 to {MAX_LINKS} links, not {}", links.len());
-        assert!((MIN_MTU..=MAX_MTU).contains(&settings.mtu), "an MTU of {MIN_MTU} to {MAX_MTU}, not {}", settings.mtu);
-        assert!(settings.gateway.is_none_or(|gateway| gateway.is_ipv4() == settings.address.is_ipv4()));
+        assert!(
+            (1..=MAX_LINKS).contains(&links.len()),
+            "1 to {MAX_LINKS} links, not {}",
+            links.len()
+        );
+        assert!(
+            (MIN_MTU..=MAX_MTU).contains(&settings.mtu),
+            "an MTU of {MIN_MTU} to {MAX_MTU}, not {}",
+            settings.mtu
+        );
+        assert!(
+            settings.gateway.is_none_or(|gateway| gateway.is_ipv4() == settings.address.is_ipv4())
+        );
         Self {
             settings,
             links: links.iter().map(|&settings| Link { settings, up: true }).collect(),
@@ -136,12 +146,16 @@ impl Host {
     /// Largest datagram to a peer, bytes of data.
     #[must_use]
     pub fn mtu(&self, peer: IpAddr) -> usize {
-        let packet = self.narrow.get(&peer).map_or(self.settings.mtu, |&narrow| narrow.min(self.settings.mtu));
+        let packet = self
+            .narrow
+            .get(&peer)
+            .map_or(self.settings.mtu, |&narrow| narrow.min(self.settings.mtu));
         packet - UDP_BYTES - if peer.is_ipv4() { IPV4_BYTES } else { IPV6_BYTES }
     }
 
-    /// Says that a link works, or does not any more. Peers reached over it are reached over another from now on.
-    /// Returns whether it works again: then the host should [announce](Self::announcement) itself there.
+    /// Says that a link works, or does not any more. Peers reached over it are reached over another
+    /// from now on. Returns whether it works again: then the host should
+    /// [announce](Self::announcement) itself there.
     pub fn set_link(&mut self, link: usize, up: bool) -> bool {
         let changed = self.links[link].up != up;
         if changed {
@@ -154,7 +168,8 @@ impl Host {
         changed && up
     }
 
-    /// Says what the hardware address of a link is: another, perhaps, when its device has been replaced.
+    /// Says what the hardware address of a link is: another, perhaps, when its device has been
+    /// replaced.
     pub fn set_mac(&mut self, link: usize, mac: Mac) {
         let own = &mut self.links[link].settings.mac;
         if *own != mac {
@@ -170,16 +185,32 @@ impl Host {
         &self.message
     }
 
-    /// What a frame that came over `link` is to the host. `checked`: the device has found its checksums right.
+    /// What a frame that came over `link` is to the host. `checked`: the device has found its
+    /// checksums right.
     #[inline]
-    pub fn read(&mut self, link: usize, frame: &[u8], checked: bool, counters: &mut Counters) -> Heard {
+    pub fn read(
+        &mut self,
+        link: usize,
+        frame: &[u8],
+        checked: bool,
+        counters: &mut Counters,
+    ) -> Heard {
         let own = self.links[link].settings;
-        let reader = Reader { vlan: self.settings.vlan, verify: !checked && own.checksums != Checksums::Spared };
+        let reader = Reader {
+            vlan: self.settings.vlan,
+            verify: !checked && own.checksums != Checksums::Spared,
+        };
         let ours = frame.starts_with(&own.mac.0);
         let group = frame.first().is_some_and(|first| first & 1 != 0);
-        let inbound = if ours || group || frame.len() < 6 { reader.read(frame) } else { Err(Unread::Foreign) };
+        let inbound = if ours || group || frame.len() < 6 {
+            reader.read(frame)
+        } else {
+            Err(Unread::Foreign)
+        };
         match inbound {
-            Ok(Inbound::Datagram { from, to, mac, payload }) if to == self.settings.address && ours => {
+            Ok(Inbound::Datagram { from, to, mac, payload })
+                if to == self.settings.address && ours =>
+            {
                 self.recognise(from, link, mac);
                 Heard::Datagram { from, payload }
             }
@@ -218,12 +249,16 @@ impl Host {
                 Heard::Question
             }
             // An announcement; news only of those we deal with.
-            Inbound::WhoHas { target, from, mac } if target == from && self.neighbours.knows(from) => {
+            Inbound::WhoHas { target, from, mac }
+                if target == from && self.neighbours.knows(from) =>
+            {
                 self.neighbours.learn(from, link, mac);
                 Heard::Nothing
             }
             // To a group it is an announcement.
-            Inbound::IsAt { from, .. } if frame[0] & 1 != 0 && !self.neighbours.knows(from) => Heard::Nothing,
+            Inbound::IsAt { from, .. } if frame[0] & 1 != 0 && !self.neighbours.knows(from) => {
+                Heard::Nothing
+            }
             Inbound::IsAt { from, mac } if from.is_ipv4() == own.is_ipv4() && from != own => {
                 self.neighbours.confirm(from, link, mac);
                 Heard::Nothing
@@ -256,14 +291,16 @@ impl Host {
         &self.message
     }
 
-    /// Keeps in mind where a peer's datagrams come from, so that the answer needs no question. Only from neighbours:
-    /// what a gateway passes on has the gateway's hardware address.
+    /// Keeps in mind where a peer's datagrams come from, so that the answer needs no question. Only
+    /// from neighbours: what a gateway passes on has the gateway's hardware address.
     #[inline]
     fn recognise(&mut self, from: SocketAddr, link: usize, mac: Mac) {
         if self.paths.hear(from, link, mac) {
             return;
         }
-        if self.settings.next_hop(from.ip()) == from.ip() && self.neighbours.mac(from.ip(), link) != Some(mac) {
+        if self.settings.next_hop(from.ip()) == from.ip()
+            && self.neighbours.mac(from.ip(), link) != Some(mac)
+        {
             self.neighbours.learn(from.ip(), link, mac);
         }
     }
@@ -273,11 +310,16 @@ impl Host {
     /// # Errors
     /// [`Unroutable`].
     #[inline]
-    pub fn route(&mut self, peer: SocketAddr, now: impl FnOnce() -> Nanos) -> Result<&Route, Unroutable> {
+    pub fn route(
+        &mut self,
+        peer: SocketAddr,
+        now: impl FnOnce() -> Nanos,
+    ) -> Result<&Route, Unroutable> {
         self.route_of(peer, 0, now)
     }
 
-    /// How a datagram of `len` bytes is to reach a peer: long ones go over all links that work, in turn.
+    /// How a datagram of `len` bytes is to reach a peer: long ones go over all links that work, in
+    /// turn.
     ///
     /// # Errors
     /// [`Unroutable`].
@@ -297,12 +339,17 @@ impl Host {
     }
 
     #[cold]
-    fn find(&mut self, peer: SocketAddr, now: impl FnOnce() -> Nanos) -> Result<Vec<Route>, Unroutable> {
+    fn find(
+        &mut self,
+        peer: SocketAddr,
+        now: impl FnOnce() -> Nanos,
+    ) -> Result<Vec<Route>, Unroutable> {
         if peer.is_ipv4() != self.settings.address.is_ipv4() {
             return Err(Unroutable::Family);
         }
         let hop = self.settings.next_hop(peer.ip());
-        // Peers spread over the links that reach them; those that are down count only if there is no other.
+        // Peers spread over the links that reach them; those that are down count only if there is
+        // no other.
         let mut links: Vec<_> = self.links_to(hop).filter(|&link| self.links[link].up).collect();
         if links.is_empty() {
             links.extend(self.links_to(hop).next());
@@ -315,16 +362,22 @@ impl Host {
         let route = |link: usize| {
             let mac = self.neighbours.mac(hop, link).expect("known");
             let LinkSettings { mac: own, checksums } = self.links[link].settings;
-            let origin = Origin { mac: own, vlan: self.settings.vlan, address: self.settings.address, checksums };
+            let origin = Origin {
+                mac: own,
+                vlan: self.settings.vlan,
+                address: self.settings.address,
+                checksums,
+            };
             Route::new(&origin, peer, mac, link)
         };
         Ok(links.into_iter().map(route).collect())
     }
 
-    /// Looks after links that work and yet lead nowhere. A neighbour to which something was sent over one, and from which
-    /// nothing came over it, is asked over it whether it is there; if it does not answer, it is reached over another until
-    /// it does. To be called about every millisecond; hands what is to be sent, and its link, to `probe`. Only hosts with
-    /// several links have anything to look after.
+    /// Looks after links that work and yet lead nowhere. A neighbour to which something was sent
+    /// over one, and from which nothing came over it, is asked over it whether it is there; if
+    /// it does not answer, it is reached over another until it does. To be called about every
+    /// millisecond; hands what is to be sent, and its link, to `probe`. Only hosts with several
+    /// links have anything to look after.
     pub fn watch(&mut self, now: Nanos, mut probe: impl FnMut(usize, &[u8])) {
         if self.links.len() < 2 || now.since(self.watched) < WATCH {
             return;
@@ -366,7 +419,8 @@ impl Host {
         &self.message
     }
 
-    /// Whether no neighbour is being asked for, and so [`take_due`](Self::take_due) has nothing to say.
+    /// Whether no neighbour is being asked for, and so [`take_due`](Self::take_due) has nothing to
+    /// say.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         self.neighbours.is_settled()
@@ -377,13 +431,23 @@ impl Host {
         self.neighbours.take_due(now)
     }
 
-    /// An echo request to a peer: `len` bytes of it besides the headers, 4 at least, the first of which are `number`.
-    /// Returns the link it is to leave over, and the frame.
+    /// An echo request to a peer: `len` bytes of it besides the headers, 4 at least, the first of
+    /// which are `number`. Returns the link it is to leave over, and the frame.
     ///
     /// # Errors
     /// [`Unroutable`].
-    pub fn echo(&mut self, peer: IpAddr, number: u32, len: usize, now: Nanos) -> Result<(usize, &[u8]), Unroutable> {
-        assert!((ECHO_HEAD..=self.mtu(peer)).contains(&len), "an echo of {ECHO_HEAD} to {} bytes", self.mtu(peer));
+    pub fn echo(
+        &mut self,
+        peer: IpAddr,
+        number: u32,
+        len: usize,
+        now: Nanos,
+    ) -> Result<(usize, &[u8]), Unroutable> {
+        assert!(
+            (ECHO_HEAD..=self.mtu(peer)).contains(&len),
+            "an echo of {ECHO_HEAD} to {} bytes",
+            self.mtu(peer)
+        );
         let route = self.route(SocketAddr::new(peer, self.settings.address.port()), || now)?;
         let (link, mac) = (route.link, route.mac);
         let mut body = vec![0; len];

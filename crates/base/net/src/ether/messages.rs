@@ -6,10 +6,10 @@ use zerocopy::IntoBytes;
 use zerocopy::byteorder::big_endian::{U16, U32};
 
 use super::headers::{
-    ALL_NODES, ARP_REPLY, ARP_REQUEST, Arp, DISCOVERY_HOPS, Discovery, ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6,
-    HOPS, ICMP_ECHO, ICMP_ECHO_REPLY, ICMPV6_ADVERTISE, ICMPV6_ECHO, ICMPV6_ECHO_REPLY, ICMPV6_SOLICIT, Icmp,
-    OPTION_SOURCE, OPTION_TARGET, OVERRIDE, PROTOCOL_ICMP, PROTOCOL_ICMPV6, SOLICITED, Sum, multicast_mac,
-    solicited_node,
+    ALL_NODES, ARP_REPLY, ARP_REQUEST, Arp, DISCOVERY_HOPS, Discovery, ETHERTYPE_ARP,
+    ETHERTYPE_IPV4, ETHERTYPE_IPV6, HOPS, ICMP_ECHO, ICMP_ECHO_REPLY, ICMPV6_ADVERTISE,
+    ICMPV6_ECHO, ICMPV6_ECHO_REPLY, ICMPV6_SOLICIT, Icmp, OPTION_SOURCE, OPTION_TARGET, OVERRIDE,
+    PROTOCOL_ICMP, PROTOCOL_ICMPV6, SOLICITED, Sum, multicast_mac, solicited_node,
 };
 use super::route::{ipv4, ipv6, put_ethernet};
 use crate::Mac;
@@ -33,7 +33,9 @@ impl Sender {
     /// Asks everybody who has `target`.
     pub(super) fn ask(&self, out: &mut Vec<u8>, target: IpAddr) {
         match (self.address, target) {
-            (IpAddr::V4(own), IpAddr::V4(target)) => self.arp(out, ARP_REQUEST, own, BROADCAST, target),
+            (IpAddr::V4(own), IpAddr::V4(target)) => {
+                self.arp(out, ARP_REQUEST, own, BROADCAST, target)
+            }
             (IpAddr::V6(own), IpAddr::V6(target)) => {
                 let group = solicited_node(target);
                 self.discovery(out, ICMPV6_SOLICIT, own, (multicast_mac(group), group), target);
@@ -57,17 +59,26 @@ impl Sender {
     pub(super) fn tell(&self, out: &mut Vec<u8>, to: IpAddr, mac: Mac) {
         match (self.address, to) {
             (IpAddr::V4(own), IpAddr::V4(to)) => self.arp(out, ARP_REPLY, own, mac, to),
-            (IpAddr::V6(own), IpAddr::V6(to)) => self.discovery(out, ICMPV6_ADVERTISE, own, (mac, to), own),
+            (IpAddr::V6(own), IpAddr::V6(to)) => {
+                self.discovery(out, ICMPV6_ADVERTISE, own, (mac, to), own)
+            }
             _ => unreachable!("neighbours are of one family"),
         }
     }
 
-    /// Tells everybody that we have our address. In IPv4 that is a question for oneself; in IPv6 an answer that nobody asked for.
+    /// Tells everybody that we have our address. In IPv4 that is a question for oneself; in IPv6 an
+    /// answer that nobody asked for.
     pub(super) fn announce(&self, out: &mut Vec<u8>) {
         match self.address {
             IpAddr::V4(_) => self.ask(out, self.address),
             IpAddr::V6(own) => {
-                self.discovery(out, ICMPV6_ADVERTISE, own, (multicast_mac(ALL_NODES), ALL_NODES), own);
+                self.discovery(
+                    out,
+                    ICMPV6_ADVERTISE,
+                    own,
+                    (multicast_mac(ALL_NODES), ALL_NODES),
+                    own,
+                );
             }
         }
     }
@@ -89,7 +100,14 @@ impl Sender {
         out.extend_from_slice(message.as_bytes());
     }
 
-    fn discovery(&self, out: &mut Vec<u8>, kind: u8, own: Ipv6Addr, to: (Mac, Ipv6Addr), target: Ipv6Addr) {
+    fn discovery(
+        &self,
+        out: &mut Vec<u8>,
+        kind: u8,
+        own: Ipv6Addr,
+        to: (Mac, Ipv6Addr),
+        target: Ipv6Addr,
+    ) {
         let (to_mac, to_ip) = to;
         let (option, flags) = match kind {
             ICMPV6_SOLICIT => (OPTION_SOURCE, 0),
@@ -97,12 +115,17 @@ impl Sender {
             _ => (OPTION_TARGET, SOLICITED | OVERRIDE),
         };
         let icmp = Icmp { kind, code: 0, checksum: [0; 2], rest: U32::new(flags) };
-        let mut message = Discovery { icmp, target: target.octets(), option, option_len: 1, mac: self.mac.0 };
+        let mut message =
+            Discovery { icmp, target: target.octets(), option, option_len: 1, mac: self.mac.0 };
         let len = size_of::<Discovery>();
-        let sum = Sum::default().pseudo(own.into(), to_ip.into(), PROTOCOL_ICMPV6, len).add(message.as_bytes());
+        let sum = Sum::default()
+            .pseudo(own.into(), to_ip.into(), PROTOCOL_ICMPV6, len)
+            .add(message.as_bytes());
         message.icmp.checksum = sum.finish();
         self.begin(out, to_mac, ETHERTYPE_IPV6);
-        out.extend_from_slice(ipv6(own.octets(), to_ip.octets(), len, PROTOCOL_ICMPV6, DISCOVERY_HOPS).as_bytes());
+        out.extend_from_slice(
+            ipv6(own.octets(), to_ip.octets(), len, PROTOCOL_ICMPV6, DISCOVERY_HOPS).as_bytes(),
+        );
         out.extend_from_slice(message.as_bytes());
     }
 
@@ -115,7 +138,9 @@ impl Sender {
                 let head = [if answer { ICMP_ECHO_REPLY } else { ICMP_ECHO }, 0, 0, 0];
                 let [a, b] = Sum::default().add(&head).add(body).finish();
                 self.begin(out, mac, ETHERTYPE_IPV4);
-                out.extend_from_slice(ipv4(own.octets(), to.octets(), len, PROTOCOL_ICMP).as_bytes());
+                out.extend_from_slice(
+                    ipv4(own.octets(), to.octets(), len, PROTOCOL_ICMP).as_bytes(),
+                );
                 out.extend_from_slice(&[head[0], 0, a, b]);
             }
             (IpAddr::V6(own), IpAddr::V6(peer)) => {
@@ -123,7 +148,9 @@ impl Sender {
                 let sum = Sum::default().pseudo(self.address, to, PROTOCOL_ICMPV6, len).add(&head);
                 let [a, b] = sum.add(body).finish();
                 self.begin(out, mac, ETHERTYPE_IPV6);
-                out.extend_from_slice(ipv6(own.octets(), peer.octets(), len, PROTOCOL_ICMPV6, HOPS).as_bytes());
+                out.extend_from_slice(
+                    ipv6(own.octets(), peer.octets(), len, PROTOCOL_ICMPV6, HOPS).as_bytes(),
+                );
                 out.extend_from_slice(&[head[0], 0, a, b]);
             }
             _ => unreachable!("packets are within a family"),

@@ -1,8 +1,9 @@
-//! A host on Ethernet, sans-IO: frames in, what they mean out. UDP over IPv4 and IPv6 with what keeps it alive below:
-//! ARP and neighbour discovery, echoes, path MTU, VLAN tags, a gateway, several links.
+//! A host on Ethernet, sans-IO: frames in, what they mean out. UDP over IPv4 and IPv6 with what
+//! keeps it alive below: ARP and neighbour discovery, echoes, path MTU, VLAN tags, a gateway,
+//! several links.
 //!
-//! For drivers that bypass the kernel, and with it the kernel's IP. It knows one address, one UDP port, and nothing
-//! about devices; time comes from the caller.
+//! For drivers that bypass the kernel, and with it the kernel's IP. It knows one address, one UDP
+//! port, and nothing about devices; time comes from the caller.
 
 mod headers;
 mod host;

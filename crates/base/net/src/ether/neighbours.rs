@@ -10,8 +10,8 @@ use crate::{Mac, Nanos};
 /// Neighbours remembered. Beyond that, those that were only asked for go; a known one stays.
 pub(super) const MAX_NEIGHBOURS: usize = 4096;
 
-/// Waits between one question for a neighbour and the next; after the last it is held to be absent, until
-/// somebody wants to send to it again.
+/// Waits between one question for a neighbour and the next; after the last it is held to be absent,
+/// until somebody wants to send to it again.
 const PATIENCE: [Duration; 5] = [
     Duration::from_millis(5),
     Duration::from_millis(20),
@@ -62,8 +62,8 @@ impl Neighbours {
         self.known.get(&ip)?.macs[link]
     }
 
-    /// Takes note of a hardware address that somebody said was theirs. It says nothing of whether we can reach them: one
-    /// that was lost over the link stays so.
+    /// Takes note of a hardware address that somebody said was theirs. It says nothing of whether
+    /// we can reach them: one that was lost over the link stays so.
     pub(super) fn learn(&mut self, ip: IpAddr, link: usize, mac: Mac) {
         if self.known.get(&ip).is_none_or(|neighbour| neighbour.lost[link] != Some(mac)) {
             self.confirm(ip, link, mac);
@@ -101,7 +101,8 @@ impl Neighbours {
         self.generation = self.generation.wrapping_add(1);
     }
 
-    /// Somebody wants to send to a neighbour that has no hardware address. Returns whether to ask for it now.
+    /// Somebody wants to send to a neighbour that has no hardware address. Returns whether to ask
+    /// for it now.
     pub(super) fn want(&mut self, ip: IpAddr, now: Nanos) -> bool {
         let Some(neighbour) = self.of(ip) else { return false };
         if !neighbour.is_wanted() || neighbour.due != Nanos::NEVER {
@@ -123,7 +124,8 @@ impl Neighbours {
         }
         for (ip, neighbour) in &mut self.known {
             if neighbour.is_wanted() && neighbour.due <= now {
-                neighbour.due = PATIENCE.get(neighbour.asked).map_or(Nanos::NEVER, |&wait| now + wait);
+                neighbour.due =
+                    PATIENCE.get(neighbour.asked).map_or(Nanos::NEVER, |&wait| now + wait);
                 neighbour.asked += 1;
                 if neighbour.due != Nanos::NEVER {
                     return Some(*ip);
@@ -149,8 +151,8 @@ impl Neighbours {
         self.doubted
     }
 
-    /// Gives up links over which neighbours do not answer, as long as there is another; returns whom to ask whether
-    /// they are there, over which link and where.
+    /// Gives up links over which neighbours do not answer, as long as there is another; returns
+    /// whom to ask whether they are there, over which link and where.
     pub(super) fn watch(&mut self, now: Nanos) -> Vec<(IpAddr, usize, Mac)> {
         let mut ask = Vec::new();
         if !self.doubted {
@@ -173,7 +175,9 @@ impl Neighbours {
                 }
                 let doubted = neighbour.macs[link].filter(|_| neighbour.doubts[link] > 0);
                 neighbour.doubts[link] += u8::from(doubted.is_some());
-                ask.extend(doubted.or(neighbour.lost[link].filter(|_| recall)).map(|mac| (ip, link, mac)));
+                ask.extend(
+                    doubted.or(neighbour.lost[link].filter(|_| recall)).map(|mac| (ip, link, mac)),
+                );
                 self.doubted |= doubted.is_some() || neighbour.lost[link].is_some();
             }
         }

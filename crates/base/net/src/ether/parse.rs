@@ -6,11 +6,12 @@ use std::ops::Range;
 use zerocopy::FromBytes;
 
 use super::headers::{
-    ARP_REPLY, ARP_REQUEST, Arp, DISCOVERY_HOPS, Discovery, ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6,
-    ETHERTYPE_VLAN, Ethernet, ICMP_ECHO, ICMP_ECHO_REPLY, ICMP_FRAGMENTATION_NEEDED, ICMP_UNREACHABLE,
-    ICMPV6_ADVERTISE, ICMPV6_ECHO, ICMPV6_ECHO_REPLY, ICMPV6_SOLICIT, ICMPV6_TOO_BIG, IPV4_BYTES, IPV6_BYTES, Icmp,
-    Ipv4, Ipv6, OPTION_SOURCE, OPTION_TARGET, PROTOCOL_ICMP, PROTOCOL_ICMPV6, PROTOCOL_UDP, Sum, UDP_BYTES, Udp,
-    VLAN_MASK, VlanTag,
+    ARP_REPLY, ARP_REQUEST, Arp, DISCOVERY_HOPS, Discovery, ETHERTYPE_ARP, ETHERTYPE_IPV4,
+    ETHERTYPE_IPV6, ETHERTYPE_VLAN, Ethernet, ICMP_ECHO, ICMP_ECHO_REPLY,
+    ICMP_FRAGMENTATION_NEEDED, ICMP_UNREACHABLE, ICMPV6_ADVERTISE, ICMPV6_ECHO, ICMPV6_ECHO_REPLY,
+    ICMPV6_SOLICIT, ICMPV6_TOO_BIG, IPV4_BYTES, IPV6_BYTES, Icmp, Ipv4, Ipv6, OPTION_SOURCE,
+    OPTION_TARGET, PROTOCOL_ICMP, PROTOCOL_ICMPV6, PROTOCOL_UDP, Sum, UDP_BYTES, Udp, VLAN_MASK,
+    VlanTag,
 };
 use crate::Mac;
 
@@ -47,8 +48,8 @@ pub(super) enum Unread {
 pub(super) struct Reader {
     /// The tag that our frames have.
     pub(super) vlan: Option<u16>,
-    /// Whether checksums over data need a look: not when the device has checked, nor when nothing but memory
-    /// was between.
+    /// Whether checksums over data need a look: not when the device has checked, nor when nothing
+    /// but memory was between.
     pub(super) verify: bool,
 }
 
@@ -81,18 +82,23 @@ impl Reader {
         let (header, _) = split::<Ipv4>(packet)?;
         let header_len = usize::from(header.version_len & 0xf) * 4;
         let total_len = usize::from(header.total_len.get());
-        if header.version_len >> 4 != 4 || header_len < IPV4_BYTES || total_len < header_len || total_len > packet.len()
+        if header.version_len >> 4 != 4
+            || header_len < IPV4_BYTES
+            || total_len < header_len
+            || total_len > packet.len()
         {
             return Err(Unread::Malformed);
         }
         if Sum::default().add(&packet[..header_len]).finish() != [0, 0] {
             return Err(Unread::Corrupt);
         }
-        // More fragments, or not the first: nobody fragments what we send, and we put nothing together.
+        // More fragments, or not the first: nobody fragments what we send, and we put nothing
+        // together.
         if header.fragment.get() & !DONT_FRAGMENT_AND_RESERVED != 0 {
             return Err(Unread::Foreign);
         }
-        let (from, to) = (Ipv4Addr::from(header.source).into(), Ipv4Addr::from(header.destination).into());
+        let (from, to) =
+            (Ipv4Addr::from(header.source).into(), Ipv4Addr::from(header.destination).into());
         let body = &packet[header_len..total_len];
         let at = body.as_ptr().addr() - frame.as_ptr().addr();
         match header.protocol {
@@ -108,7 +114,8 @@ impl Reader {
         if header.version_class_flow.get() >> 28 != 6 || len > rest.len() {
             return Err(Unread::Malformed);
         }
-        let (from, to) = (Ipv6Addr::from(header.source).into(), Ipv6Addr::from(header.destination).into());
+        let (from, to) =
+            (Ipv6Addr::from(header.source).into(), Ipv6Addr::from(header.destination).into());
         let body = &rest[..len];
         let at = body.as_ptr().addr() - frame.as_ptr().addr();
         match header.next_header {
@@ -119,7 +126,14 @@ impl Reader {
     }
 
     #[inline]
-    fn udp(self, body: &[u8], at: usize, from: IpAddr, to: IpAddr, mac: Mac) -> Result<Inbound, Unread> {
+    fn udp(
+        self,
+        body: &[u8],
+        at: usize,
+        from: IpAddr,
+        to: IpAddr,
+        mac: Mac,
+    ) -> Result<Inbound, Unread> {
         let (header, _) = split::<Udp>(body)?;
         let len = usize::from(header.len.get());
         if len < UDP_BYTES || len > body.len() {
@@ -144,7 +158,14 @@ impl Reader {
         })
     }
 
-    fn icmp(self, body: &[u8], at: usize, from: IpAddr, to: IpAddr, mac: Mac) -> Result<Inbound, Unread> {
+    fn icmp(
+        self,
+        body: &[u8],
+        at: usize,
+        from: IpAddr,
+        to: IpAddr,
+        mac: Mac,
+    ) -> Result<Inbound, Unread> {
         if Sum::default().add(body).finish() != [0, 0] {
             return Err(Unread::Corrupt);
         }
@@ -158,15 +179,25 @@ impl Reader {
                 let mtu = usize::try_from(icmp.rest.get() & 0xffff).expect("16 bits");
                 // It quotes what we sent, or is not for us.
                 let peer = Ipv4Addr::from(packet.destination).into();
-                (IpAddr::from(packet.source) == to).then_some(Inbound::TooBig { peer, mtu }).ok_or(Unread::Foreign)
+                (IpAddr::from(packet.source) == to)
+                    .then_some(Inbound::TooBig { peer, mtu })
+                    .ok_or(Unread::Foreign)
             }
             _ => Err(Unread::Foreign),
         }
     }
 
-    fn icmpv6(self, body: &[u8], at: usize, ends: (IpAddr, IpAddr), hops: u8, mac: Mac) -> Result<Inbound, Unread> {
+    fn icmpv6(
+        self,
+        body: &[u8],
+        at: usize,
+        ends: (IpAddr, IpAddr),
+        hops: u8,
+        mac: Mac,
+    ) -> Result<Inbound, Unread> {
         let (from, to) = ends;
-        if Sum::default().pseudo(from, to, PROTOCOL_ICMPV6, body.len()).add(body).finish() != [0, 0] {
+        if Sum::default().pseudo(from, to, PROTOCOL_ICMPV6, body.len()).add(body).finish() != [0, 0]
+        {
             return Err(Unread::Corrupt);
         }
         let (icmp, quoted) = split::<Icmp>(body)?;
@@ -178,7 +209,9 @@ impl Reader {
                 let (packet, _) = split::<Ipv6>(quoted)?;
                 let mtu = usize::try_from(icmp.rest.get()).map_err(|_| Unread::Malformed)?;
                 let peer = Ipv6Addr::from(packet.destination).into();
-                (IpAddr::from(packet.source) == to).then_some(Inbound::TooBig { peer, mtu }).ok_or(Unread::Foreign)
+                (IpAddr::from(packet.source) == to)
+                    .then_some(Inbound::TooBig { peer, mtu })
+                    .ok_or(Unread::Foreign)
             }
             ICMPV6_SOLICIT | ICMPV6_ADVERTISE => discovery(body, from, hops, mac),
             _ => Err(Unread::Foreign),
@@ -217,7 +250,9 @@ fn discovery(body: &[u8], from: IpAddr, hops: u8, mac: Mac) -> Result<Inbound, U
     if hops != DISCOVERY_HOPS {
         return Err(Unread::Foreign);
     }
-    let (message, _) = Discovery::ref_from_prefix(body).map(|(message, _)| (Some(message), ())).unwrap_or((None, ()));
+    let (message, _) = Discovery::ref_from_prefix(body)
+        .map(|(message, _)| (Some(message), ()))
+        .unwrap_or((None, ()));
     let target = match message {
         Some(message) => message.target,
         // Without the option: the target is what is left of the least there can be.
@@ -227,7 +262,9 @@ fn discovery(body: &[u8], from: IpAddr, hops: u8, mac: Mac) -> Result<Inbound, U
         }
     };
     let told = |option| match message {
-        Some(message) if message.option == option && message.option_len == 1 => unicast(message.mac),
+        Some(message) if message.option == option && message.option_len == 1 => {
+            unicast(message.mac)
+        }
         _ => unicast(mac.0), // the frame's own sender, then
     };
     if body[0] == ICMPV6_SOLICIT {
@@ -242,4 +279,6 @@ fn unicast(mac: [u8; 6]) -> Result<Mac, Unread> {
     if mac[0] & 1 != 0 || mac == [0; 6] { Err(Unread::Malformed) } else { Ok(Mac(mac)) }
 }
 
-const _: () = assert!(IPV6_BYTES == 40 && IPV4_BYTES == 20 && size_of::<Discovery>() == 32 && size_of::<Arp>() == 28);
+const _: () = assert!(
+    IPV6_BYTES == 40 && IPV4_BYTES == 20 && size_of::<Discovery>() == 32 && size_of::<Arp>() == 28
+);

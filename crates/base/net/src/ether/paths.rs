@@ -9,8 +9,8 @@ use crate::Mac;
 /// Peers at hand, one a place; whoever shares a place takes turns at a small cost.
 const PLACES: usize = 512;
 
-/// Datagrams of at least this many bytes go over all links in turn: they are parts of something long. Shorter ones go over
-/// one, which is the peer's own and keeps them in order.
+/// Datagrams of at least this many bytes go over all links in turn: they are parts of something
+/// long. Shorter ones go over one, which is the peer's own and keeps them in order.
 const LONG: usize = 1024;
 
 /// The ways to one peer.
@@ -20,7 +20,8 @@ pub(super) struct Ways {
     /// One a link that works, the peer's own first; never empty.
     routes: Vec<Route>,
     turn: usize,
-    /// Links over which something was sent, and over which something came, since the last [`Paths::take_marks`].
+    /// Links over which something was sent, and over which something came, since the last
+    /// [`Paths::take_marks`].
     used: u8,
     heard: u8,
 }
@@ -38,10 +39,13 @@ impl Paths {
     /// Whether there are ways to a peer, of that generation; `place` is the peer's.
     #[inline]
     pub(super) fn has(&self, place: usize, peer: SocketAddr, generation: u32) -> bool {
-        self.0[place].as_ref().is_some_and(|ways| ways.peer == peer && ways.generation == generation)
+        self.0[place]
+            .as_ref()
+            .is_some_and(|ways| ways.peer == peer && ways.generation == generation)
     }
 
-    /// The way of a datagram of `len` bytes to the peer of a place, to which there [is](Self::has) one.
+    /// The way of a datagram of `len` bytes to the peer of a place, to which there [is](Self::has)
+    /// one.
     #[inline]
     pub(super) fn pick(&mut self, place: usize, len: usize) -> &Route {
         let ways = self.0[place].as_mut().expect("there are ways");
@@ -56,7 +60,13 @@ impl Paths {
     }
 
     /// Takes note of the ways to a peer; `place` is the peer's.
-    pub(super) fn put(&mut self, place: usize, peer: SocketAddr, generation: u32, routes: Vec<Route>) {
+    pub(super) fn put(
+        &mut self,
+        place: usize,
+        peer: SocketAddr,
+        generation: u32,
+        routes: Vec<Route>,
+    ) {
         assert!(!routes.is_empty(), "a way at least");
         self.0[place] = Some(Ways { peer, generation, routes, turn: 0, used: 0, heard: 0 });
     }
@@ -64,7 +74,9 @@ impl Paths {
     /// A datagram came from a peer over a link. Whether that is one of the ways we know.
     #[inline]
     pub(super) fn hear(&mut self, from: SocketAddr, link: usize, mac: Mac) -> bool {
-        let Some(ways) = self.0[place(from)].as_mut().filter(|ways| ways.peer == from) else { return false };
+        let Some(ways) = self.0[place(from)].as_mut().filter(|ways| ways.peer == from) else {
+            return false;
+        };
         ways.heard |= 1 << link;
         ways.routes.iter().any(|route| route.link == link && route.mac == mac)
     }

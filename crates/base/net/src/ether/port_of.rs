@@ -1,18 +1,19 @@
 //! Whom a frame is for, at a glance: enough to put it where it is read, and no more.
 
 use super::headers::{
-    ETHERNET_BYTES, ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_VLAN, IPV6_BYTES, PROTOCOL_UDP, VLAN_BYTES,
+    ETHERNET_BYTES, ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_VLAN, IPV6_BYTES, PROTOCOL_UDP,
+    VLAN_BYTES,
 };
 
-/// Where, in an IPv4 header, its length, fragment offset and protocol are; in an IPv6 header, what follows it; in UDP's
-/// the port it is for.
+/// Where, in an IPv4 header, its length, fragment offset and protocol are; in an IPv6 header, what
+/// follows it; in UDP's the port it is for.
 const FRAGMENT: usize = 6;
 const PROTOCOL: usize = 9;
 const NEXT_HEADER: usize = 6;
 const PORT: usize = 2;
 
-/// The port that a UDP datagram is for; `None` of other frames, and of those that cannot be read that far. Nothing is
-/// checked: whoever reads the frame does that.
+/// The port that a UDP datagram is for; `None` of other frames, and of those that cannot be read
+/// that far. Nothing is checked: whoever reads the frame does that.
 #[inline]
 #[must_use]
 pub fn port_of(frame: &[u8]) -> Option<u16> {
@@ -29,7 +30,9 @@ pub fn port_of(frame: &[u8]) -> Option<u16> {
             let is_udp = *frame.get(packet + PROTOCOL)? == PROTOCOL_UDP && !later_fragment;
             is_udp.then_some(packet + usize::from(frame[packet] & 0xf) * 4)?
         }
-        ETHERTYPE_IPV6 => (*frame.get(packet + NEXT_HEADER)? == PROTOCOL_UDP).then_some(packet + IPV6_BYTES)?,
+        ETHERTYPE_IPV6 => {
+            (*frame.get(packet + NEXT_HEADER)? == PROTOCOL_UDP).then_some(packet + IPV6_BYTES)?
+        }
         _ => return None,
     };
     number(udp + PORT)

@@ -6,8 +6,8 @@ use zerocopy::IntoBytes;
 use zerocopy::byteorder::big_endian::{U16, U32};
 
 use super::headers::{
-    DONT_FRAGMENT, ETHERNET_BYTES, ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_VLAN, Ethernet, HOPS, IPV4_BYTES,
-    IPV6_BYTES, Ipv4, Ipv6, PROTOCOL_UDP, Sum, UDP_BYTES, Udp, VLAN_BYTES, VlanTag,
+    DONT_FRAGMENT, ETHERNET_BYTES, ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_VLAN, Ethernet, HOPS,
+    IPV4_BYTES, IPV6_BYTES, Ipv4, Ipv6, PROTOCOL_UDP, Sum, UDP_BYTES, Udp, VLAN_BYTES, VlanTag,
 };
 use crate::Mac;
 
@@ -89,7 +89,8 @@ impl Route {
         self.link
     }
 
-    /// Bytes before the IP header, and bytes of the IP header: where a device that checks must look.
+    /// Bytes before the IP header, and bytes of the IP header: where a device that checks must
+    /// look.
     #[must_use]
     pub fn layers(&self) -> (usize, usize) {
         let ip = if self.peer.is_ipv4() { IPV4_BYTES } else { IPV6_BYTES };
@@ -116,8 +117,8 @@ impl Route {
         self.checksums == Checksums::Spared && self.peer.is_ipv4()
     }
 
-    /// Writes the headers at the front of `frame`, of which `absent` more bytes follow elsewhere: only where
-    /// [nothing is said](Self::is_blind) of them.
+    /// Writes the headers at the front of `frame`, of which `absent` more bytes follow elsewhere:
+    /// only where [nothing is said](Self::is_blind) of them.
     #[inline]
     pub fn finish_before(&self, frame: &mut [u8], absent: usize) {
         assert!(self.is_blind(), "a checksum needs all there is");
@@ -134,7 +135,8 @@ impl Route {
     fn write(&self, frame: &mut [u8], absent: usize) {
         let (headers, payload) = frame.split_at_mut(self.len);
         headers.copy_from_slice(&self.headers[..self.len]);
-        let udp_len = u16::try_from(UDP_BYTES + payload.len() + absent).expect("a datagram's length has 16 bits");
+        let udp_len = u16::try_from(UDP_BYTES + payload.len() + absent)
+            .expect("a datagram's length has 16 bits");
         let udp_at = self.len - UDP_BYTES;
         if self.peer.is_ipv4() {
             let ip_at = udp_at - IPV4_BYTES;
@@ -152,7 +154,8 @@ impl Route {
             Checksums::Spared if self.peer.is_ipv4() => return,
             Checksums::Device => not(self.pseudo(headers, udp_len).finish()),
             Checksums::Software | Checksums::Spared => {
-                let sum = self.pseudo(headers, udp_len).add(&headers[udp_at..]).add(payload).finish();
+                let sum =
+                    self.pseudo(headers, udp_len).add(&headers[udp_at..]).add(payload).finish();
                 if sum == [0, 0] { [0xff, 0xff] } else { sum } // zero says that there is none
             }
         };
@@ -164,7 +167,10 @@ impl Route {
     fn pseudo(&self, headers: &[u8], udp_len: u16) -> Sum {
         let addresses = if self.peer.is_ipv4() { 8 } else { 32 };
         let at = self.len - UDP_BYTES - addresses;
-        Sum::default().add(&headers[at..at + addresses]).add_u16(u16::from(PROTOCOL_UDP)).add_u16(udp_len)
+        Sum::default()
+            .add(&headers[at..at + addresses])
+            .add_u16(u16::from(PROTOCOL_UDP))
+            .add_u16(udp_len)
     }
 }
 
@@ -173,7 +179,13 @@ fn not([a, b]: [u8; 2]) -> [u8; 2] {
 }
 
 /// Hands an Ethernet header, with a tag if there is one, to `put`.
-pub(super) fn put_ethernet(put: &mut impl FnMut(&[u8]), from: Mac, to: Mac, vlan: Option<u16>, ethertype: u16) {
+pub(super) fn put_ethernet(
+    put: &mut impl FnMut(&[u8]),
+    from: Mac,
+    to: Mac,
+    vlan: Option<u16>,
+    ethertype: u16,
+) {
     let first = if vlan.is_some() { ETHERTYPE_VLAN } else { ethertype };
     put(Ethernet { destination: to.0, source: from.0, ethertype: U16::new(first) }.as_bytes());
     if let Some(vlan) = vlan {
@@ -201,7 +213,20 @@ pub(super) fn ipv4(source: [u8; 4], destination: [u8; 4], len: usize, protocol: 
 }
 
 /// An IPv6 header; `len` is that of the payload.
-pub(super) fn ipv6(source: [u8; 16], destination: [u8; 16], len: usize, next_header: u8, hop_limit: u8) -> Ipv6 {
+pub(super) fn ipv6(
+    source: [u8; 16],
+    destination: [u8; 16],
+    len: usize,
+    next_header: u8,
+    hop_limit: u8,
+) -> Ipv6 {
     let payload_len = U16::new(u16::try_from(len).expect("an IP packet's length has 16 bits"));
-    Ipv6 { version_class_flow: U32::new(6 << 28), payload_len, next_header, hop_limit, source, destination }
+    Ipv6 {
+        version_class_flow: U32::new(6 << 28),
+        payload_len,
+        next_header,
+        hop_limit,
+        source,
+        destination,
+    }
 }

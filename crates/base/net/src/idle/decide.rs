@@ -7,7 +7,8 @@ use crate::Nanos;
 /// Arrivals whose gaps are remembered.
 const GAPS: usize = 8;
 
-/// Being robbed may cost one part in this many of a node's time: so many times as long it sleeps after.
+/// Being robbed may cost one part in this many of a node's time: so many times as long it sleeps
+/// after.
 const ROBBED_SHARE: u32 = 32;
 
 /// The longest it sleeps for that.
@@ -35,19 +36,21 @@ pub struct Policy {
     pub mode: Mode,
     /// How long to spin after work that came by itself: it catches a peer that answers at once.
     pub spin_least: Duration,
-    /// How long to spin while work keeps coming; also the gap up to which it counts as keeping coming.
-    /// More than two wake-ups, or two sleeping peers would wake one another for ever.
+    /// How long to spin while work keeps coming; also the gap up to which it counts as keeping
+    /// coming. More than two wake-ups, or two sleeping peers would wake one another for ever.
     pub spin_most: Duration,
     /// How long to spin without yielding: a thread that shares the core then gets its turn.
     pub yield_after: Duration,
     /// A gap between two idle rounds from which on another thread must have had the core.
     pub robbed_after: Duration,
     /// How long not to spin (nor yield) after that, at least; and 32 times the gap. A sleeper
-    /// is woken before threads that only compute; one that spins or yields waits for their turns to end.
+    /// is woken before threads that only compute; one that spins or yields waits for their turns
+    /// to end.
     pub robbed_for: Duration,
-    /// A yield that takes as long gave the core to a thread that spins itself: almost [`yield_after`](Self::yield_after).
-    /// Three in a row, and it counts as robbed: two peers on one core would each spin while the other has work to do.
-    /// The kernel's own threads, which serve the disk, take less.
+    /// A yield that takes as long gave the core to a thread that spins itself: almost
+    /// [`yield_after`](Self::yield_after). Three in a row, and it counts as robbed: two peers
+    /// on one core would each spin while the other has work to do. The kernel's own threads,
+    /// which serve the disk, take less.
     pub shared_after: Duration,
 }
 
@@ -90,7 +93,8 @@ pub struct Decider {
     policy: Policy,
     /// When work last came.
     worked: Nanos,
-    /// Gaps before the latest arrivals, of which only "short" matters: one bit each, the newest lowest.
+    /// Gaps before the latest arrivals, of which only "short" matters: one bit each, the newest
+    /// lowest.
     short_gaps: u8,
     /// When the last round was, if it found nothing and ended awake.
     idled: Option<Nanos>,
@@ -180,7 +184,8 @@ impl Decider {
         let Some(before) = self.idled else { return };
         let gap = now.since(before);
         if gap >= self.policy.robbed_after {
-            self.robbed_until = now + (gap * ROBBED_SHARE).clamp(self.policy.robbed_for, ROBBED_MOST);
+            self.robbed_until =
+                now + (gap * ROBBED_SHARE).clamp(self.policy.robbed_for, ROBBED_MOST);
         }
     }
 

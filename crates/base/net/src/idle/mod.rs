@@ -43,7 +43,8 @@ impl Waker {
     }
 }
 
-/// Waits for work between rounds of a node's loop: spins, then yields, then sleeps. Owned by the node's thread.
+/// Waits for work between rounds of a node's loop: spins, then yields, then sleeps. Owned by the
+/// node's thread.
 ///
 /// Each round ends in [`worked`](Self::worked) or [`rest`](Self::rest):
 ///
@@ -95,21 +96,27 @@ impl Idle {
         self.decider.worked(now);
     }
 
-    /// Whether [`rest`](Self::rest) would sleep without spinning first. Then it may be called without another look
-    /// for work, which would be a system call for nothing: whatever has arrived meanwhile ends the sleep.
+    /// Whether [`rest`](Self::rest) would sleep without spinning first. Then it may be called
+    /// without another look for work, which would be a system call for nothing: whatever has
+    /// arrived meanwhile ends the sleep.
     #[inline]
     #[must_use]
     pub fn sleeps_at_once(&self, now: Nanos) -> bool {
         self.decider.sleeps_at_once(now)
     }
 
-    /// A round found nothing: spins, yields, or sleeps until the time that `until` says, or one of its sources is
-    /// readable, or the bell rings. Returns which; may return early for no reason. `until` is asked only before a sleep.
+    /// A round found nothing: spins, yields, or sleeps until the time that `until` says, or one of
+    /// its sources is readable, or the bell rings. Returns which; may return early for no
+    /// reason. `until` is asked only before a sleep.
     ///
     /// # Errors
     /// Those of `poll`.
     #[inline]
-    pub fn rest<'a>(&mut self, now: Nanos, until: impl FnOnce() -> (Nanos, Sources<'a>)) -> io::Result<Step> {
+    pub fn rest<'a>(
+        &mut self,
+        now: Nanos,
+        until: impl FnOnce() -> (Nanos, Sources<'a>),
+    ) -> io::Result<Step> {
         let step = self.decider.idle(now);
         match step {
             Step::Spin => std::hint::spin_loop(),
@@ -134,8 +141,9 @@ impl Idle {
             return Ok(());
         }
         let bell = self.bell.eventfd.as_fd();
-        let mut fds: [PollFd<'_>; MAX_SOURCES + 1] =
-            std::array::from_fn(|i| PollFd::from_borrowed_fd(sources.get(i).unwrap_or(bell), PollFlags::IN));
+        let mut fds: [PollFd<'_>; MAX_SOURCES + 1] = std::array::from_fn(|i| {
+            PollFd::from_borrowed_fd(sources.get(i).unwrap_or(bell), PollFlags::IN)
+        });
         // The bell stands right behind the sources; nobody rings one that only its owner knows.
         let known = usize::from(Arc::strong_count(&self.bell) > 1);
         let deadline = sources.longest().map_or(deadline, |nap| deadline.min(now + nap));

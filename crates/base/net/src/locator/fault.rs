@@ -50,7 +50,9 @@ pub enum Fault {
         keys: &'static str,
     },
     /// A key that only another transport has.
-    #[error("`{key}` is only for fast+dpdk: leave it out, or write `fast+dpdk:` for `{transport}:`")]
+    #[error(
+        "`{key}` is only for fast+dpdk: leave it out, or write `fast+dpdk:` for `{transport}:`"
+    )]
     OnlyDpdk {
         /// The transport.
         transport: &'static str,

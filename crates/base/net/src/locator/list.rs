@@ -5,8 +5,8 @@ use std::fmt::{self, Display};
 use std::ops::Deref;
 use std::str::FromStr;
 
-/// Locators with commas between them, at least one: `tcp:host=10.0.0.1,port=11100,tcp:host=10.0.0.2,port=11100`, or
-/// `10.0.0.1:11100,10.0.0.2:11100`.
+/// Locators with commas between them, at least one:
+/// `tcp:host=10.0.0.1,port=11100,tcp:host=10.0.0.2,port=11100`, or `10.0.0.1:11100,10.0.0.2:11100`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Locators(Vec<Locator>);
 

@@ -1,8 +1,9 @@
 //! Service locators: `tcp:host=192.168.1.7,port=12246`.
 //!
-//! A locator names an endpoint and chooses its transport: a transport, a colon, then `key=value` parts
-//! with commas between. Which keys there are depends on the transport; none is ignored. Shorter, where there is
-//! nothing else to say: `192.168.1.7:12246`, `localhost:11100`, `[::1]:11100`, `tcp://192.168.1.7:12246`.
+//! A locator names an endpoint and chooses its transport: a transport, a colon, then `key=value`
+//! parts with commas between. Which keys there are depends on the transport; none is ignored.
+//! Shorter, where there is nothing else to say: `192.168.1.7:12246`, `localhost:11100`,
+//! `[::1]:11100`, `tcp://192.168.1.7:12246`.
 
 mod fault;
 mod list;
@@ -40,13 +41,14 @@ pub enum Transport {
     FastDpdk(Bypass),
 }
 
-/// How a host that bypasses the kernel is attached to its network. All but the hardware address matters only to the
-/// host itself: what a kernel's interface is configured with elsewhere.
+/// How a host that bypasses the kernel is attached to its network. All but the hardware address
+/// matters only to the host itself: what a kernel's interface is configured with elsewhere.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Bypass {
     /// Hardware address of the first device; the device's own when absent.
     pub mac: Option<Mac>,
-    /// Leading bits of the host's address that its neighbours share; without it everybody counts as a neighbour.
+    /// Leading bits of the host's address that its neighbours share; without it everybody counts
+    /// as a neighbour.
     pub prefix: Option<u8>,
     /// Who passes on what is for others.
     pub gateway: Option<IpAddr>,
@@ -68,8 +70,8 @@ pub enum Host {
 }
 
 impl Locator {
-    /// The addresses that the host has now, in the system's order of preference. Looks names up, which
-    /// can take seconds: not for a node's loop.
+    /// The addresses that the host has now, in the system's order of preference. Looks names up,
+    /// which can take seconds: not for a node's loop.
     ///
     /// # Errors
     /// Those of the system's resolver; never an empty list.
@@ -84,12 +86,14 @@ impl Locator {
         Ok(addresses)
     }
 
-    /// The same endpoint with another host and port, as when the system has chosen the port; as others are to know it,
-    /// without what matters only to the host itself.
+    /// The same endpoint with another host and port, as when the system has chosen the port; as
+    /// others are to know it, without what matters only to the host itself.
     #[must_use]
     pub fn at(&self, address: SocketAddr) -> Self {
         let transport = match &self.transport {
-            Transport::FastDpdk(Bypass { mac, .. }) => Transport::FastDpdk(Bypass { mac: *mac, ..Bypass::default() }),
+            Transport::FastDpdk(Bypass { mac, .. }) => {
+                Transport::FastDpdk(Bypass { mac: *mac, ..Bypass::default() })
+            }
             other => other.clone(),
         };
         Self { transport, host: Host::Ip(address.ip()), port: address.port() }

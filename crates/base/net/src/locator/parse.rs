@@ -19,7 +19,8 @@ const MAX_DEVICES: usize = crate::ether::MAX_LINKS;
 /// Keys of every transport.
 const COMMON: &[&str] = &["host", "port"];
 
-/// Keys of `fast+dpdk` besides. What stands behind `dev` and is none of these belongs to the device.
+/// Keys of `fast+dpdk` besides. What stands behind `dev` and is none of these belongs to the
+/// device.
 const BYPASS: &[&str] = &["mac", "prefix", "gateway", "vlan", "mtu", "dev"];
 
 /// The values of a locator's keys, before it is known that all are there.
@@ -34,7 +35,8 @@ impl FromStr for Locator {
     type Err = LocatorError;
 
     fn from_str(text: &str) -> Result<Self, LocatorError> {
-        parse(text).map_err(|fault| LocatorError { text: text.chars().take(MAX_TEXT).collect(), fault })
+        parse(text)
+            .map_err(|fault| LocatorError { text: text.chars().take(MAX_TEXT).collect(), fault })
     }
 }
 
@@ -52,11 +54,13 @@ fn parse(text: &str) -> Result<Locator, Fault> {
         "fast+dpdk" => ("fast+dpdk", "host, port, mac, prefix, gateway, vlan, mtu and dev"),
         _ if word.is_empty() || word.contains('=') => return Err(Fault::NoTransport),
         _ => {
-            let suggestion = nearest(word, ["tcp", "fast+udp", "fast+dpdk", "udp", "dpdk"]).map(|word| match word {
-                "udp" => "fast+udp",
-                "dpdk" => "fast+dpdk",
-                word => word,
-            });
+            let suggestion = nearest(word, ["tcp", "fast+udp", "fast+dpdk", "udp", "dpdk"]).map(
+                |word| match word {
+                    "udp" => "fast+udp",
+                    "dpdk" => "fast+dpdk",
+                    word => word,
+                },
+            );
             return Err(Fault::Transport { found: word.to_owned(), suggestion });
         }
     };
@@ -81,11 +85,19 @@ fn parse(text: &str) -> Result<Locator, Fault> {
             "host" => set(&mut parts.host, "host", host(value)?)?,
             "port" => set(&mut parts.port, "port", port(value)?)?,
             "mac" => set(&mut bypass.mac, "mac", mac(value)?)?,
-            "prefix" => set(&mut bypass.prefix, "prefix", number(value, "prefix", 0, 128, PREFIX)?)?,
+            "prefix" => {
+                set(&mut bypass.prefix, "prefix", number(value, "prefix", 0, 128, PREFIX)?)?
+            }
             "gateway" => set(&mut bypass.gateway, "gateway", gateway(value)?)?,
             "vlan" => set(&mut bypass.vlan, "vlan", number(value, "vlan", 1, 4094, VLAN)?)?,
-            "mtu" => set(&mut bypass.mtu, "mtu", number(value, "mtu", crate::ether::MIN_MTU, 65_535, MTU)?)?,
-            "dev" if bypass.devices.len() >= MAX_DEVICES => return Err(Fault::TooManyDevices(MAX_DEVICES)),
+            "mtu" => set(
+                &mut bypass.mtu,
+                "mtu",
+                number(value, "mtu", crate::ether::MIN_MTU, 65_535, MTU)?,
+            )?,
+            "dev" if bypass.devices.len() >= MAX_DEVICES => {
+                return Err(Fault::TooManyDevices(MAX_DEVICES));
+            }
             "dev" => bypass.devices.push(device(value)?),
             _ if !bypass.devices.is_empty() => {
                 let last = bypass.devices.last_mut().expect("not empty");
@@ -113,8 +125,9 @@ fn parse(text: &str) -> Result<Locator, Fault> {
     Ok(Locator { transport, host, port })
 }
 
-/// `HOST:PORT`, which is TCP's, `tcp://HOST:PORT` and `fast+udp://HOST:PORT`, with or without a slash at the end.
-/// `None` for what is neither, which the longer form then judges: `tcp:11100` lacks its host.
+/// `HOST:PORT`, which is TCP's, `tcp://HOST:PORT` and `fast+udp://HOST:PORT`, with or without a
+/// slash at the end. `None` for what is neither, which the longer form then judges: `tcp:11100`
+/// lacks its host.
 fn short(text: &str) -> Option<Result<Locator, Fault>> {
     let (word, place) = text.split_once("://").unwrap_or(("", text));
     let place = if word.is_empty() { place } else { place.strip_suffix('/').unwrap_or(place) };
@@ -135,7 +148,8 @@ pub(super) fn is_short(text: &str) -> bool {
     let Some((host, digits)) = text.rsplit_once(':') else { return false };
     let digits = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     // Without brackets the last group of an IPv6 address would be taken for a port.
-    let host = !host.is_empty() && !host.contains('=') && (!host.contains(':') || host.ends_with(']'));
+    let host =
+        !host.is_empty() && !host.contains('=') && (!host.contains(':') || host.ends_with(']'));
     digits && host && !text.starts_with("tcp:") && !text.starts_with("fast+")
 }
 
@@ -162,7 +176,9 @@ fn host(text: &str) -> Result<Host, Fault> {
     if text.contains(':') {
         return match text.parse::<Ipv6Addr>() {
             Ok(ip) => Ok(Host::Ip(ip.into())),
-            Err(_) => fault("an IPv6 address, such as ::1; the port is a part of its own: `,port=11100`"),
+            Err(_) => {
+                fault("an IPv6 address, such as ::1; the port is a part of its own: `,port=11100`")
+            }
         };
     }
     // What has only digits and dots is meant to be an address, not a name.
@@ -176,7 +192,9 @@ fn host(text: &str) -> Result<Host, Fault> {
         (1..=63).contains(&label.len())
             && !label.starts_with('-')
             && !label.ends_with('-')
-            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
+            && label
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
     };
     if text.len() > MAX_NAME || !text.strip_suffix('.').unwrap_or(text).split('.').all(label) {
         return fault("a host: an IPv4 or IPv6 address or a name of letters, digits, `-` and `.`");

@@ -1,12 +1,13 @@
-//! What the kernel's accounts say of a thread: how much of its time it was given, and how it lost the rest.
+//! What the kernel's accounts say of a thread: how much of its time it was given, and how it lost
+//! the rest.
 
 use nix::sys::resource::{UsageWho, getrusage};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::ticks;
 
-/// The calling thread's accounts since it started. Two of them tell what came between: see [`since`](Self::since).
-/// Reading takes two system calls, about half a microsecond.
+/// The calling thread's accounts since it started. Two of them tell what came between: see
+/// [`since`](Self::since). Reading takes two system calls, about half a microsecond.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct ThreadAccount {
     /// When they were read, [`ticks`].
@@ -27,14 +28,18 @@ impl ThreadAccount {
     pub fn read() -> Self {
         let now = clock_gettime(ClockId::ThreadCPUTime);
         let at = ticks();
-        let ran_ns = count(now.tv_sec).saturating_mul(1_000_000_000).saturating_add(count(now.tv_nsec));
-        let Ok(usage) = getrusage(UsageWho::RUSAGE_THREAD) else { return Self { at, ran_ns, ..Self::default() } };
+        let ran_ns =
+            count(now.tv_sec).saturating_mul(1_000_000_000).saturating_add(count(now.tv_nsec));
+        let Ok(usage) = getrusage(UsageWho::RUSAGE_THREAD) else {
+            return Self { at, ran_ns, ..Self::default() };
+        };
         Self {
             at,
             ran_ns,
             preempted: count(usage.involuntary_context_switches()),
             waited: count(usage.voluntary_context_switches()),
-            faults: count(usage.minor_page_faults()).saturating_add(count(usage.major_page_faults())),
+            faults: count(usage.minor_page_faults())
+                .saturating_add(count(usage.major_page_faults())),
         }
     }
 

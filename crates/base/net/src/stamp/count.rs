@@ -1,4 +1,5 @@
-//! Stamps that count events of the processor or the kernel instead of time: the same stages, seen through another meter.
+//! Stamps that count events of the processor or the kernel instead of time: the same stages, seen
+//! through another meter.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -31,7 +32,8 @@ pub enum Event {
 
 impl Event {
     /// All there are.
-    pub const ALL: [Self; 5] = [Self::Instructions, Self::Cycles, Self::CacheMisses, Self::PageFaults, Self::TaskClock];
+    pub const ALL: [Self; 5] =
+        [Self::Instructions, Self::Cycles, Self::CacheMisses, Self::PageFaults, Self::TaskClock];
 
     /// Those that the processor counts, if it has a unit for that.
     pub const HARDWARE: [Self; 3] = [Self::Instructions, Self::Cycles, Self::CacheMisses];
@@ -57,7 +59,14 @@ impl Event {
             Self::TaskClock => Builder::new(Software::TASK_CLOCK),
         };
         // All the time or not at all: one that takes turns with others would be an estimate.
-        builder.observe_self().any_cpu().exclude_kernel(true).exclude_hv(true).pinned(true).enabled(true).build()
+        builder
+            .observe_self()
+            .any_cpu()
+            .exclude_kernel(true)
+            .exclude_hv(true)
+            .pinned(true)
+            .enabled(true)
+            .build()
     }
 }
 
@@ -72,7 +81,10 @@ impl FromStr for Event {
 
     fn from_str(word: &str) -> Result<Self, String> {
         let names = Self::ALL.map(Self::word).join(", ");
-        Self::ALL.into_iter().find(|event| event.word() == word).ok_or_else(|| format!("want one of {names}"))
+        Self::ALL
+            .into_iter()
+            .find(|event| event.word() == word)
+            .ok_or_else(|| format!("want one of {names}"))
     }
 }
 
@@ -82,8 +94,8 @@ thread_local! {
     static COUNTER: RefCell<Option<Counter>> = const { RefCell::new(None) };
 }
 
-/// A stamp to be compared with a later one of the same thread: [`ticks`], or the events that have happened while a [`Count`]
-/// lives. Never 0, but for a counter that has failed.
+/// A stamp to be compared with a later one of the same thread: [`ticks`], or the events that have
+/// happened while a [`Count`] lives. Never 0, but for a counter that has failed.
 #[inline]
 #[must_use]
 pub fn stamp() -> u64 {
@@ -99,7 +111,8 @@ pub fn counts() -> bool {
 
 #[cold]
 fn read() -> u64 {
-    let told = COUNTER.with_borrow_mut(|counter| counter.as_mut().and_then(|counter| counter.read().ok()));
+    let told =
+        COUNTER.with_borrow_mut(|counter| counter.as_mut().and_then(|counter| counter.read().ok()));
     told.map_or(0, |events| events.saturating_add(1))
 }
 
@@ -116,10 +129,14 @@ impl Count {
     /// Begins to count. A thread has one of these at a time.
     ///
     /// # Errors
-    /// What the kernel says, and what would help: a machine without such a counter, a right that is missing.
+    /// What the kernel says, and what would help: a machine without such a counter, a right that is
+    /// missing.
     pub fn start(event: Event) -> io::Result<Self> {
         if COUNTS.get() {
-            return Err(io::Error::new(io::ErrorKind::ResourceBusy, "the thread counts another event already"));
+            return Err(io::Error::new(
+                io::ErrorKind::ResourceBusy,
+                "the thread counts another event already",
+            ));
         }
         let counter = event.counter().map_err(|error| refused(event, &error))?;
         COUNTER.set(Some(counter));
@@ -171,5 +188,8 @@ fn refused(event: Event, error: &io::Error) -> io::Error {
         }
         _ => "a kernel built with CONFIG_PERF_EVENTS counts them",
     };
-    io::Error::new(error.kind(), format!("{event} cannot be counted: perf_event_open: {error}; {mend}"))
+    io::Error::new(
+        error.kind(),
+        format!("{event} cannot be counted: perf_event_open: {error}; {mend}"),
+    )
 }

@@ -9,8 +9,8 @@ use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg
 
 use super::stream::{Inbox, Outbox, prefix};
 
-/// Slices of one gathered write: what is pending, the prefix, and the frame's parts. A frame in more
-/// parts is copied.
+/// Slices of one gathered write: what is pending, the prefix, and the frame's parts. A frame in
+/// more parts is copied.
 const MAX_SLICES: usize = 32;
 
 /// A connection to or from a peer.
@@ -89,7 +89,12 @@ impl Conn {
         slices[2..][..parts.len()].copy_from_slice(parts);
         let slices = &slices[usize::from(pending == 0)..parts.len() + 2];
         let written = loop {
-            match sendmsg(&self.socket, slices, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL) {
+            match sendmsg(
+                &self.socket,
+                slices,
+                &mut SendAncillaryBuffer::default(),
+                SendFlags::NOSIGNAL,
+            ) {
                 Ok(count) => break count,
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN | Errno::NOBUFS) => break 0,
@@ -105,7 +110,8 @@ impl Conn {
     }
 }
 
-/// Reads into `inbox` once. `None`: the stream has ended or broken. Otherwise whether there may be more.
+/// Reads into `inbox` once. `None`: the stream has ended or broken. Otherwise whether there may be
+/// more.
 pub(super) fn read(socket: &OwnedFd, inbox: &mut Inbox) -> Option<bool> {
     loop {
         match recv(socket, inbox.room(), RecvFlags::empty()) {

@@ -53,9 +53,10 @@ const LISTENER: u64 = u64::MAX;
 
 /// The driver for kernel TCP, IPv4 and IPv6: each frame goes behind its length of four bytes.
 ///
-/// A peer is the remote address of a connection. Frames to an address that has none have one opened,
-/// and wait for it; when that fails, or a connection breaks, the next frame tries again, after a pause
-/// that grows. Frames of a connection that breaks are lost: above this, calls are tried again.
+/// A peer is the remote address of a connection. Frames to an address that has none have one
+/// opened, and wait for it; when that fails, or a connection breaks, the next frame tries again,
+/// after a pause that grows. Frames of a connection that breaks are lost: above this, calls are
+/// tried again.
 pub struct Tcp {
     tx: TcpTx,
     rx: TcpRx,
@@ -226,7 +227,9 @@ impl Transmit for TcpTx {
 
     fn flush(&mut self) {
         while let Some((slot, serial)) = self.dirty.pop() {
-            let Some(conn) = self.table.get_mut(slot).filter(|conn| conn.serial == serial) else { continue };
+            let Some(conn) = self.table.get_mut(slot).filter(|conn| conn.serial == serial) else {
+                continue;
+            };
             conn.dirty = false;
             // Blocked since, or written with a long frame.
             if !conn.blocked && !conn.outbox.is_empty() {
@@ -251,10 +254,12 @@ impl TcpTx {
         self.refusals.take()
     }
 
-    /// A few connections themselves: a wake-up through epoll takes longer, and tells the scheduler less. Many by epoll.
+    /// A few connections themselves: a wake-up through epoll takes longer, and tells the scheduler
+    /// less. Many by epoll.
     pub(crate) fn sources<'a>(&'a self, sources: &mut Sources<'a>) {
         let listener = self.listener.as_ref().filter(|_| !self.deaf);
-        if self.table.len() > DIRECT_SOURCES || self.blocked > 0 || sources.room() <= DIRECT_SOURCES {
+        if self.table.len() > DIRECT_SOURCES || self.blocked > 0 || sources.room() <= DIRECT_SOURCES
+        {
             sources.push(self.epoll.as_fd());
         } else {
             sources.extend(listener.map(AsFd::as_fd));
@@ -308,7 +313,11 @@ impl TcpTx {
         } else {
             self.blocked -= 1;
         }
-        let flags = if blocked { epoll::EventFlags::IN | epoll::EventFlags::OUT } else { epoll::EventFlags::IN };
+        let flags = if blocked {
+            epoll::EventFlags::IN | epoll::EventFlags::OUT
+        } else {
+            epoll::EventFlags::IN
+        };
         let data = epoll::EventData::new_u64(event_data(slot, conn.serial));
         if epoll::modify(&self.epoll, &conn.socket, data, flags).is_err() {
             self.close(slot);
@@ -354,7 +363,12 @@ impl TcpTx {
     }
 
     /// Puts a connection into the table and under epoll's watch.
-    fn admit(&mut self, socket: rustix::fd::OwnedFd, peer: SocketAddr, incoming: bool) -> io::Result<usize> {
+    fn admit(
+        &mut self,
+        socket: rustix::fd::OwnedFd,
+        peer: SocketAddr,
+        incoming: bool,
+    ) -> io::Result<usize> {
         let (slot, conn) = self.table.insert(|serial| Conn::new(socket, peer, serial, incoming));
         let mut flags = epoll::EventFlags::IN;
         if conn.blocked {
@@ -406,7 +420,12 @@ impl TcpTx {
     /// Has epoll watch the listener, if there is one.
     fn hear(&mut self) -> io::Result<()> {
         if let Some(listener) = &self.listener {
-            epoll::add(&self.epoll, listener, epoll::EventData::new_u64(LISTENER), epoll::EventFlags::IN)?;
+            epoll::add(
+                &self.epoll,
+                listener,
+                epoll::EventData::new_u64(LISTENER),
+                epoll::EventFlags::IN,
+            )?;
         }
         self.deaf = false;
         Ok(())

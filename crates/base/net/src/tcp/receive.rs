@@ -34,7 +34,8 @@ pub(crate) struct TcpRx {
 }
 
 impl TcpRx {
-    /// [`Driver::receive`](crate::Driver::receive), for whoever holds the sending half: `of` finds it.
+    /// [`Driver::receive`](crate::Driver::receive), for whoever holds the sending half: `of` finds
+    /// it.
     pub(crate) fn receive<T>(
         &mut self,
         holder: &mut T,
@@ -62,7 +63,11 @@ impl TcpRx {
 }
 
 /// Serves the connections that epoll names.
-fn receive_ready<T>(holder: &mut T, of: impl Fn(&mut T) -> &mut TcpTx, sink: Sink<'_, T>) -> io::Result<usize> {
+fn receive_ready<T>(
+    holder: &mut T,
+    of: impl Fn(&mut T) -> &mut TcpTx,
+    sink: Sink<'_, T>,
+) -> io::Result<usize> {
     let mut room = [const { MaybeUninit::<Event>::uninit() }; EVENT_BATCH];
     let events = match epoll::wait(&of(holder).epoll, &mut room, Some(&NOW)) {
         Ok((events, _)) => events,
@@ -99,7 +104,12 @@ fn receive_ready<T>(holder: &mut T, of: impl Fn(&mut T) -> &mut TcpTx, sink: Sin
 const NOW: rustix::event::Timespec = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
 
 /// Reads from the connection in `slot` and hands its whole frames out; returns how many.
-fn read_frames<T>(slot: usize, holder: &mut T, of: impl Fn(&mut T) -> &mut TcpTx, sink: Sink<'_, T>) -> usize {
+fn read_frames<T>(
+    slot: usize,
+    holder: &mut T,
+    of: impl Fn(&mut T) -> &mut TcpTx,
+    sink: Sink<'_, T>,
+) -> usize {
     let Some(conn) = of(holder).table.get_mut(slot) else { return 0 };
     let (peer, serial) = (conn.peer, conn.serial);
     // Lent from the connection, which the sink may send to, or even close.
@@ -108,7 +118,9 @@ fn read_frames<T>(slot: usize, holder: &mut T, of: impl Fn(&mut T) -> &mut TcpTx
     let mut open = true;
     for _ in 0..READ_BATCH {
         let tx = of(holder);
-        let Some(conn) = tx.table.get_mut(slot).filter(|conn| conn.serial == serial) else { return frames };
+        let Some(conn) = tx.table.get_mut(slot).filter(|conn| conn.serial == serial) else {
+            return frames;
+        };
         let more = read(&conn.socket, &mut inbox);
         open = more.is_some();
         while open {
@@ -132,7 +144,9 @@ fn read_frames<T>(slot: usize, holder: &mut T, of: impl Fn(&mut T) -> &mut TcpTx
         }
     }
     let tx = of(holder);
-    let Some(conn) = tx.table.get_mut(slot).filter(|conn| conn.serial == serial) else { return frames };
+    let Some(conn) = tx.table.get_mut(slot).filter(|conn| conn.serial == serial) else {
+        return frames;
+    };
     conn.used |= frames > 0;
     conn.inbox = inbox;
     if !open {
@@ -150,13 +164,16 @@ impl TcpTx {
                 Ok((socket, peer)) => {
                     let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
                     match peer {
-                        Some(peer) if self.table.len() < MAX_CONNECTIONS => self.welcome(socket, peer),
+                        Some(peer) if self.table.len() < MAX_CONNECTIONS => {
+                            self.welcome(socket, peer)
+                        }
                         _ => self.counters.rejected += 1,
                     }
                 }
                 Err(Errno::AGAIN) => return,
                 Err(Errno::INTR | Errno::CONNABORTED) => {}
-                // No descriptor or memory left: the listener would stay ready, and we awake for nothing.
+                // No descriptor or memory left: the listener would stay ready, and we awake for
+                // nothing.
                 Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS) => {
                     self.counters.rejected += 1;
                     return self.go_deaf();

@@ -17,8 +17,8 @@ const OUTBOX_KEPT: usize = 64 << 10;
 
 const _: () = assert!(PREFIX + MAX_FRAME <= INBOX_MOST);
 
-/// A length that no frame has: whoever sent it does not speak our tongue, and there is no finding the
-/// next frame.
+/// A length that no frame has: whoever sent it does not speak our tongue, and there is no finding
+/// the next frame.
 #[derive(Debug)]
 pub(super) struct BadLength;
 
@@ -38,7 +38,9 @@ impl Inbox {
         let kept = self.end - self.start;
         if kept == 0 {
             (self.start, self.end) = (0, 0);
-        } else if self.start > 0 && (self.end == self.bytes.len() || self.missing() > self.bytes.len() - self.end) {
+        } else if self.start > 0
+            && (self.end == self.bytes.len() || self.missing() > self.bytes.len() - self.end)
+        {
             // Only the beginning of a frame is left here; make it the beginning of the buffer.
             self.bytes.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, kept);
@@ -78,7 +80,9 @@ impl Inbox {
 
     /// Length of the first frame, if that much has come.
     fn length(&self) -> Result<Option<usize>, BadLength> {
-        let Some(prefix) = self.bytes[self.start..self.end].first_chunk::<PREFIX>() else { return Ok(None) };
+        let Some(prefix) = self.bytes[self.start..self.end].first_chunk::<PREFIX>() else {
+            return Ok(None);
+        };
         match usize::try_from(u32::from_le_bytes(*prefix)) {
             Ok(len) if (1..=MAX_FRAME).contains(&len) => Ok(Some(len)),
             _ => Err(BadLength),

@@ -15,8 +15,8 @@ pub(super) const MAX_SEGMENTS: usize = 64;
 /// Frames to as many peers that leave in one call.
 pub(super) const MAX_LONE: usize = 32;
 
-/// Bytes of a run. Packets of 64 KB and more, headers included, are cut by the kernel at once, at three times
-/// the cost; 62 bytes are Ethernet's, IPv6's and UDP's headers.
+/// Bytes of a run. Packets of 64 KB and more, headers included, are cut by the kernel at once, at
+/// three times the cost; 62 bytes are Ethernet's, IPv6's and UDP's headers.
 const RUN_BYTES: usize = (64 << 10) - 1 - 62;
 
 /// `SOL_UDP` and `UDP_SEGMENT` of Linux.
@@ -49,8 +49,8 @@ pub(super) struct Stage {
     first: usize,
 }
 
-/// Frames to one peer that leave in one call: all as long as the first, but the last may be shorter.
-/// Each is a slice, so runs interleaved with other peers' need no copy.
+/// Frames to one peer that leave in one call: all as long as the first, but the last may be
+/// shorter. Each is a slice, so runs interleaved with other peers' need no copy.
 pub(super) struct Run<'a> {
     pub(super) peer: SocketAddr,
     pub(super) segment: usize,
@@ -68,7 +68,12 @@ impl<'a> Run<'a> {
 
 impl Stage {
     pub(super) fn new() -> Self {
-        Self { bytes: vec![0; STAGE_BYTES].into(), used: 0, frames: Vec::with_capacity(MAX_FRAMES), first: 0 }
+        Self {
+            bytes: vec![0; STAGE_BYTES].into(),
+            used: 0,
+            frames: Vec::with_capacity(MAX_FRAMES),
+            first: 0,
+        }
     }
 
     /// Whether a frame of `len` bytes still fits.
@@ -88,7 +93,8 @@ impl Stage {
         self.frames.push(Staged { peer, mark: mark(peer), start, len, sent: false });
     }
 
-    /// Takes the next run: of `only`, or of whoever's frame is oldest. Frames of one peer keep their order.
+    /// Takes the next run: of `only`, or of whoever's frame is oldest. Frames of one peer keep
+    /// their order.
     pub(super) fn next_run(&mut self, only: Option<SocketAddr>) -> Option<Run<'_>> {
         while self.frames.get(self.first).is_some_and(|frame| frame.sent) {
             self.first += 1;
@@ -96,7 +102,8 @@ impl Stage {
         let wanted = |frame: &Staged| !frame.sent && only.is_none_or(|peer| frame.peer == peer);
         let first = self.first + self.frames[self.first..].iter().position(wanted)?;
         let Staged { peer, mark, len: segment, .. } = self.frames[first];
-        let mut run = Run { peer, segment, bytes: 0, count: 0, slices: [IoSlice::new(&[]); MAX_SEGMENTS] };
+        let mut run =
+            Run { peer, segment, bytes: 0, count: 0, slices: [IoSlice::new(&[]); MAX_SEGMENTS] };
         for frame in &mut self.frames[first..] {
             if frame.mark != mark || frame.sent || frame.peer != peer {
                 continue;
@@ -115,8 +122,8 @@ impl Stage {
         Some(run)
     }
 
-    /// The frames, when there are several and each is to another peer, as when many peers are answered at once.
-    /// They count as sent.
+    /// The frames, when there are several and each is to another peer, as when many peers are
+    /// answered at once. They count as sent.
     pub(super) fn lone(&mut self) -> Option<impl Iterator<Item = (SocketAddr, &[u8])>> {
         if !(2..=MAX_LONE).contains(&self.frames.len()) || self.first > 0 {
             return None;

@@ -23,9 +23,10 @@ use crate::driver::Sink;
 use crate::refusals::Refusals;
 use crate::{Counters, Driver, Transmit};
 
-/// Frames up to this many bytes are copied and leave at the flush; longer ones leave from where they lie.
-/// Jumbo Ethernet's frames are below it, so they leave in runs. Copying this much costs about 0.3 us; a
-/// call of the kernel for each frame would cost 1 to 2 us (256 KB in frames of 4 KB: 150 us one by one).
+/// Frames up to this many bytes are copied and leave at the flush; longer ones leave from where
+/// they lie. Jumbo Ethernet's frames are below it, so they leave in runs. Copying this much costs
+/// about 0.3 us; a call of the kernel for each frame would cost 1 to 2 us (256 KB in frames of 4
+/// KB: 150 us one by one).
 pub const SMALL_FRAME: usize = 9216;
 
 /// Bytes of datagrams the kernel keeps for us each way; without the right to force it,
@@ -229,7 +230,8 @@ impl Port {
         if let ([_, _, ..], true) = (run.frames(), self.segments) {
             let address = SockAddr::from(run.peer);
             let control = segment_control(run.segment);
-            let message = MsgHdr::new().with_addr(&address).with_buffers(run.frames()).with_control(&control);
+            let message =
+                MsgHdr::new().with_addr(&address).with_buffers(run.frames()).with_control(&control);
             let result = retry(|| self.socket.sendmsg(&message, 0));
             if !result.as_ref().is_err_and(|error| self.cannot_segment(error)) {
                 self.counters.segmented += u64::from(result.is_ok());
@@ -322,9 +324,13 @@ impl Port {
                 &mut counters.dropped_size
             }
             Some(Errno::CONNREFUSED) => &mut counters.dropped_refused,
-            Some(Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::NETDOWN | Errno::ACCESS | Errno::PERM) => {
-                &mut counters.dropped_unreachable
-            }
+            Some(
+                Errno::NETUNREACH
+                | Errno::HOSTUNREACH
+                | Errno::NETDOWN
+                | Errno::ACCESS
+                | Errno::PERM,
+            ) => &mut counters.dropped_unreachable,
             _ => &mut counters.dropped_other,
         };
         *dropped += frames as u64;
@@ -338,7 +344,9 @@ fn retry(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
     loop {
         match call() {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) if reports > 0 && error.kind() == io::ErrorKind::ConnectionRefused => reports -= 1,
+            Err(error) if reports > 0 && error.kind() == io::ErrorKind::ConnectionRefused => {
+                reports -= 1
+            }
             result => return result,
         }
     }

@@ -30,7 +30,8 @@ pub(crate) struct UdpRx {
     drained: bool,
 }
 
-/// What the kernel had: bytes in the buffer, cut into frames of `segment` bytes, the last perhaps shorter.
+/// What the kernel had: bytes in the buffer, cut into frames of `segment` bytes, the last perhaps
+/// shorter.
 struct Received {
     peer: SocketAddr,
     len: usize,
@@ -39,18 +40,24 @@ struct Received {
 
 impl UdpRx {
     pub(super) fn new() -> Self {
-        Self { buffer: vec![0; RECEIVE_BYTES].into(), control: Control([0; CONTROL_BYTES]), drained: true }
+        Self {
+            buffer: vec![0; RECEIVE_BYTES].into(),
+            control: Control([0; CONTROL_BYTES]),
+            drained: true,
+        }
     }
 
-    /// [`Driver::receive`](crate::Driver::receive), for whoever holds the sending half: `of` finds it.
+    /// [`Driver::receive`](crate::Driver::receive), for whoever holds the sending half: `of` finds
+    /// it.
     pub(crate) fn receive<T>(
         &mut self,
         holder: &mut T,
         of: impl Fn(&mut T) -> &mut UdpTx,
         sink: Sink<'_, T>,
     ) -> io::Result<usize> {
-        // After a call that came to the end take one datagram only: its answer leaves before the next look,
-        // and a request by itself is not held up by a system call that finds nothing.
+        // After a call that came to the end take one datagram only: its answer leaves before the
+        // next look, and a request by itself is not held up by a system call that finds
+        // nothing.
         let batch = if self.drained { 1 } else { RECEIVE_BATCH };
         self.drained = false;
         let mut frames = 0;

@@ -34,15 +34,17 @@ impl Port {
             let mut parts = [IoSliceMut::new(&mut returned)];
             let socket = self.socket.as_raw_fd();
             let flags = MsgFlags::MSG_ERRQUEUE | MsgFlags::MSG_DONTWAIT;
-            let Ok(report) = recvmsg::<SockaddrStorage>(socket, &mut parts, Some(&mut control.0), flags) else {
+            let Ok(report) =
+                recvmsg::<SockaddrStorage>(socket, &mut parts, Some(&mut control.0), flags)
+            else {
                 return;
             };
-            let refused = |error: &sock_extended_err| error.ee_errno == ECONNREFUSED.cast_unsigned();
+            let refused =
+                |error: &sock_extended_err| error.ee_errno == ECONNREFUSED.cast_unsigned();
             let is_refusal = report.cmsgs().is_ok_and(|mut messages| {
                 messages.any(|message| match message {
-                    ControlMessageOwned::Ipv4RecvErr(error, _) | ControlMessageOwned::Ipv6RecvErr(error, _) => {
-                        refused(&error)
-                    }
+                    ControlMessageOwned::Ipv4RecvErr(error, _)
+                    | ControlMessageOwned::Ipv6RecvErr(error, _) => refused(&error),
                     _ => false,
                 })
             });

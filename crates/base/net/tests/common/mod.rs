@@ -21,7 +21,9 @@ pub(crate) fn at(address: &str) -> SocketAddr {
 
 /// A frame of `len` bytes that tells its number.
 pub(crate) fn frame(number: u64, len: usize) -> Vec<u8> {
-    (0..len as u64).map(|i| number.wrapping_mul(31).wrapping_add(i * 7 + (i >> 8)).to_le_bytes()[0]).collect()
+    (0..len as u64)
+        .map(|i| number.wrapping_mul(31).wrapping_add(i * 7 + (i >> 8)).to_le_bytes()[0])
+        .collect()
 }
 
 /// Calls `step` until it says that it is done.
@@ -42,21 +44,30 @@ pub(crate) fn send<T: Transmit>(tx: &mut T, peer: SocketAddr, frame: &[u8]) {
 /// Takes what has come; each frame with its sender.
 pub(crate) fn take<D: Driver>(driver: &mut D) -> Vec<(SocketAddr, Vec<u8>)> {
     let mut frames = Vec::new();
-    let count = driver.receive(&mut |_, peer, frame| frames.push((peer, frame.to_vec()))).expect("receives");
+    let count = driver
+        .receive(&mut |_, peer, frame| frames.push((peer, frame.to_vec())))
+        .expect("receives");
     assert_eq!(count, frames.len());
     frames
 }
 
 /// Sends back all that comes.
 pub(crate) fn echo<D: Driver>(driver: &mut D) -> usize {
-    let count = driver.receive(&mut |tx, peer, frame| tx.send(peer, &[IoSlice::new(frame)])).expect("receives");
+    let count = driver
+        .receive(&mut |tx, peer, frame| tx.send(peer, &[IoSlice::new(frame)]))
+        .expect("receives");
     driver.tx().flush();
     count
 }
 
-/// Has `client` send frames of `sizes` to `server`, which sends them back; checks that all come back
-/// whole, and in order.
-pub(crate) fn exchange<C: Driver, S: Driver>(client: &mut C, server: &mut S, to: SocketAddr, sizes: &[usize]) {
+/// Has `client` send frames of `sizes` to `server`, which sends them back; checks that all come
+/// back whole, and in order.
+pub(crate) fn exchange<C: Driver, S: Driver>(
+    client: &mut C,
+    server: &mut S,
+    to: SocketAddr,
+    sizes: &[usize],
+) {
     // Not more at a time than a socket's buffer takes.
     let mut number = 0;
     for burst in sizes.chunks(32) {

@@ -1,4 +1,5 @@
-//! Networks of a test's own: cables in a network namespace that is gone with the thread that made it.
+//! Networks of a test's own: cables in a network namespace that is gone with the thread that made
+//! it.
 
 use std::fs;
 use std::process::Command;
@@ -36,6 +37,10 @@ pub(crate) fn ip(args: &[&str]) -> Result<(), String> {
     let output = Command::new("ip").args(args).output().map_err(|error| format!("ip: {error}"))?;
     match output.status.success() {
         true => Ok(()),
-        false => Err(format!("ip {}: {}", args.join(" "), String::from_utf8_lossy(&output.stderr).trim())),
+        false => Err(format!(
+            "ip {}: {}",
+            args.join(" "),
+            String::from_utf8_lossy(&output.stderr).trim()
+        )),
     }
 }

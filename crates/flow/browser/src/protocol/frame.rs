@@ -1,9 +1,11 @@
-//! Frames of native messaging: the length in the machine's own byte order (4 bytes), and so many bytes of JSON.
+//! Frames of native messaging: the length in the machine's own byte order (4 bytes), and so many
+//! bytes of JSON.
 
 use std::io::{self, ErrorKind, Read, Write};
 use thiserror::Error;
 
-/// Most bytes of a message from the browser. The longest that the extension sends has an address in it.
+/// Most bytes of a message from the browser. The longest that the extension sends has an address in
+/// it.
 pub const MAX_REQUEST: usize = 64 << 10;
 
 /// Most bytes of a message to the browser: what browsers take.
@@ -46,7 +48,8 @@ pub fn read(from: &mut impl Read) -> Result<Option<Vec<u8>>, FrameError> {
 /// Writes a frame.
 ///
 /// # Errors
-/// The system's; or [`ErrorKind::InvalidInput`] for more than [`MAX_REPORT`] bytes, of which nothing is written.
+/// The system's; or [`ErrorKind::InvalidInput`] for more than [`MAX_REPORT`] bytes, of which
+/// nothing is written.
 pub fn write(to: &mut impl Write, body: &[u8]) -> io::Result<()> {
     let length = u32::try_from(body.len()).ok().filter(|_| body.len() <= MAX_REPORT);
     let length = length.ok_or_else(|| io::Error::from(ErrorKind::InvalidInput))?;

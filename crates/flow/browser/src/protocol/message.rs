@@ -28,7 +28,8 @@ pub enum Request {
         id: Id,
         /// Where from.
         source: Source,
-        /// The name that it had before, to go on from there; without one the host finds a name that is free.
+        /// The name that it had before, to go on from there; without one the host finds a name
+        /// that is free.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         name: Option<FileName>,
     },
@@ -213,7 +214,8 @@ pub enum Code {
     Unwritable,
 }
 
-/// What a download is called: 1 to [`MAX_ID`] letters, digits and dashes, as the extension chose them.
+/// What a download is called: 1 to [`MAX_ID`] letters, digits and dashes, as the extension chose
+/// them.
 #[derive(Clone, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(try_from = "String")]
 pub struct Id(String);
@@ -222,8 +224,13 @@ impl TryFrom<String> for Id {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        let right = (1..=MAX_ID).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
-        if right { Ok(Self(text)) } else { Err(format!("want an id of 1 to {MAX_ID} letters, digits and dashes")) }
+        let right = (1..=MAX_ID).contains(&text.len())
+            && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
+        if right {
+            Ok(Self(text))
+        } else {
+            Err(format!("want an id of 1 to {MAX_ID} letters, digits and dashes"))
+        }
     }
 }
 

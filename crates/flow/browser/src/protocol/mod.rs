@@ -1,4 +1,5 @@
-//! What the extension and the host say to each other: JSON in frames, parsed once into types that cannot be wrong.
+//! What the extension and the host say to each other: JSON in frames, parsed once into types that
+//! cannot be wrong.
 
 pub mod frame;
 mod message;

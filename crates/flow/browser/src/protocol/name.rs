@@ -1,13 +1,14 @@
 //! Names for files whose names come from somebody else.
 
-/// Most bytes of a name: what every filesystem takes, with room for what is written beside the file.
+/// Most bytes of a name: what every filesystem takes, with room for what is written beside the
+/// file.
 pub const MAX_NAME: usize = 200;
 
 /// Most bytes behind a dot that are kept when a name is cut or numbered.
 const MAX_ENDING: usize = 16;
 
-/// Endings that would make the file something else than a file that was fetched: those of our own parts and journals, and what a desktop
-/// starts.
+/// Endings that would make the file something else than a file that was fetched: those of our own
+/// parts and journals, and what a desktop starts.
 const NOT_OURS_TO_GIVE: [&str; 3] = [".sprat-part", ".sprat-journal", ".desktop"];
 
 /// What such a name gets, so that it is harmless.
@@ -16,11 +17,12 @@ const HARMLESS: &str = ".download";
 /// What a name of nothing becomes.
 const NAMELESS: &str = "download";
 
-/// A name as a file here may have it: one part of a path, seen in listings, without marks that hide what it is. A name that is so already
-/// stays what it is.
+/// A name as a file here may have it: one part of a path, seen in listings, without marks that hide
+/// what it is. A name that is so already stays what it is.
 #[must_use]
 pub fn safe(name: &str) -> String {
-    let marked: String = name.chars().map(|char| if is_tricky(char) { '_' } else { char }).collect();
+    let marked: String =
+        name.chars().map(|char| if is_tricky(char) { '_' } else { char }).collect();
     let trimmed = trim(&marked);
     let mut safe = match trimmed.len() {
         0 => NAMELESS.to_owned(),
@@ -34,7 +36,8 @@ pub fn safe(name: &str) -> String {
     safe
 }
 
-/// The same name with a number, for when the first is taken; the ending stays. Of a safe name it makes a safe name.
+/// The same name with a number, for when the first is taken; the ending stays. Of a safe name it
+/// makes a safe name.
 #[must_use]
 pub fn numbered(name: &str, number: u32) -> String {
     let (stem, ending) = split(name);

@@ -1,4 +1,5 @@
-//! What an answer means for who asked: a pure function of the head and the question, so that a server that lies is caught here.
+//! What an answer means for who asked: a pure function of the head and the question, so that a
+//! server that lies is caught here.
 
 use crate::group;
 use sprat_http::client::Framing;
@@ -16,8 +17,8 @@ pub struct Asked {
     pub head_only: bool,
     /// The part, bytes of the file; none: all of it.
     pub range: Option<Range<u64>>,
-    /// Of a file of which nothing is known yet: no more than the first so many bytes. A shorter file comes whole, and so
-    /// does one from a server that sends no parts.
+    /// Of a file of which nothing is known yet: no more than the first so many bytes. A shorter
+    /// file comes whole, and so does one from a server that sends no parts.
     pub beginning: Option<u64>,
     /// The length of the file, if an earlier answer told.
     pub length: Option<u64>,
@@ -129,7 +130,9 @@ fn accepted(head: &Head, asked: &Asked) -> Result<Answer, String> {
     let verified = form == Form::Verified;
     if asked.form.map_or(form == Form::Values, |want| want != form) {
         let (want, has) = (asked.form.map_or("as it is", Form::name), form.name());
-        return Err(format!("was asked for the file {want}, and sends it {has}; sprat:// is for servers of ours"));
+        return Err(format!(
+            "was asked for the file {want}, and sends it {has}; sprat:// is for servers of ours"
+        ));
     }
     // The state of the file first: of another one nothing else can be right.
     if let (Some(want), Some(has)) = (&asked.validator, head.validator())
@@ -148,7 +151,8 @@ fn accepted(head: &Head, asked: &Asked) -> Result<Answer, String> {
         (None, 200) => whole(&framing, verified)?,
         (None, _) => return Err("sends a part and was asked for all".to_owned()),
         (Some(range), 206) => part(head, range)?,
-        // With a condition a whole file means that it does not hold; without one, that parts cannot be had.
+        // With a condition a whole file means that it does not hold; without one, that parts cannot
+        // be had.
         (Some(_), _) if asked.validator.is_some() => {
             return Ok(Answer::Changed(
                 "the whole file was sent where a part of the one before was asked for".to_owned(),
@@ -173,7 +177,9 @@ fn accepted(head: &Head, asked: &Asked) -> Result<Answer, String> {
             Form::Values => group::values_length(&(first..end)),
         };
         if *body != want {
-            return Err(format!("says that bytes {first} to {end} make a body of {body} B, and {want} B is right"));
+            return Err(format!(
+                "says that bytes {first} to {end} make a body of {body} B, and {want} B is right"
+            ));
         }
     }
     Ok(Answer::Bytes(Start { framing, first, end, length, verified }))
@@ -191,7 +197,9 @@ fn whole(framing: &Framing, verified: bool) -> Result<(u64, Option<u64>, Option<
     if !verified {
         return Ok((0, Some(body), Some(body)));
     }
-    let Some(length) = Some(body).filter(|body| *body <= MAX_LENGTH).and_then(group::length_of_verified) else {
+    let Some(length) =
+        Some(body).filter(|body| *body <= MAX_LENGTH).and_then(group::length_of_verified)
+    else {
         return Err(format!("says that the verified form has {body} B, which no file has"));
     };
     Ok((0, Some(length), Some(length)))
@@ -199,7 +207,8 @@ fn whole(framing: &Framing, verified: bool) -> Result<(u64, Option<u64>, Option<
 
 /// First byte, end and length of an answer to a request for the first `most` bytes.
 fn beginning(head: &Head, most: u64) -> Result<(u64, Option<u64>, Option<u64>), String> {
-    let Some(total) = head.range.as_ref().and_then(|told| told.total).filter(|total| *total > 0) else {
+    let Some(total) = head.range.as_ref().and_then(|told| told.total).filter(|total| *total > 0)
+    else {
         return Err("sends a part and does not say of how much".to_owned());
     };
     part(head, &(0..total.min(most)))
@@ -207,11 +216,17 @@ fn beginning(head: &Head, most: u64) -> Result<(u64, Option<u64>, Option<u64>), 
 
 /// The same for a part.
 fn part(head: &Head, range: &Range<u64>) -> Result<(u64, Option<u64>, Option<u64>), String> {
-    let Some(told) = &head.range else { return Err("sends a part and does not say which".to_owned()) };
+    let Some(told) = &head.range else {
+        return Err("sends a part and does not say which".to_owned());
+    };
     let Some(bytes) = &told.bytes else { return Err("sends no part and calls it one".to_owned()) };
     if *bytes.start() != range.start || *bytes.end() != range.end - 1 {
         let (first, last) = (range.start, range.end - 1);
-        return Err(format!("was asked for bytes {first}-{last} and sends {}-{}", bytes.start(), bytes.end()));
+        return Err(format!(
+            "was asked for bytes {first}-{last} and sends {}-{}",
+            bytes.start(),
+            bytes.end()
+        ));
     }
     Ok((range.start, Some(range.end), told.total))
 }

@@ -43,7 +43,9 @@ impl Client {
         let (wire, head) = self.exchange(address, asked, kept, cancel)?;
         match judge(&head, asked) {
             Answer::Bytes(start) => Ok(Reply { wire, head, start }),
-            Answer::Elsewhere(_) => Err(wrong(address, "redirects in the middle of a file".to_owned())),
+            Answer::Elsewhere(_) => {
+                Err(wrong(address, "redirects in the middle of a file".to_owned()))
+            }
             other => Err(refusal(address, &head, other)),
         }
     }
@@ -100,15 +102,20 @@ impl Client {
 pub(crate) fn request(address: &Address, asked: &Asked) -> String {
     let method = if asked.head_only { "HEAD" } else { "GET" };
     let version = env!("CARGO_PKG_VERSION");
-    let mut text =
-        format!("{method} {} HTTP/1.1\r\nHost: {}\r\n", address.target(asked.head_only), address.authority());
+    let mut text = format!(
+        "{method} {} HTTP/1.1\r\nHost: {}\r\n",
+        address.target(asked.head_only),
+        address.authority()
+    );
     let accept = match asked.form {
         Some(Form::Verified) => VERIFIED.to_owned(),
         Some(Form::Values) => VALUES.to_owned(),
         Some(Form::Plain) => "*/*".to_owned(),
         None => format!("{VERIFIED}, */*;q=0.5"),
     };
-    let mut field = |name: &str, value: &str| write!(text, "{name}: {value}\r\n").expect("a string takes everything");
+    let mut field = |name: &str, value: &str| {
+        write!(text, "{name}: {value}\r\n").expect("a string takes everything")
+    };
     field("User-Agent", &format!("sprat/{version}"));
     field("Accept", &accept);
     field("Accept-Encoding", "identity");
@@ -142,7 +149,9 @@ fn refusal(address: &Address, head: &Head, answer: Answer) -> Trouble {
     match answer {
         Answer::Missing => Error::NotFound { source_name, status }.into(),
         Answer::Denied => Error::Denied { source_name, status }.into(),
-        Answer::Later(pause) => Trouble::Passing(format!("the server answers {status}: not now"), pause),
+        Answer::Later(pause) => {
+            Trouble::Passing(format!("the server answers {status}: not now"), pause)
+        }
         Answer::Changed(why) => Trouble::Changed(why),
         Answer::Wrong(why) => wrong(address, why),
         Answer::Bytes(_) | Answer::Elsewhere(_) => unreachable!("handled by who asked"),

@@ -7,14 +7,17 @@ use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// Why a copy was not made. There is no file under the destination's name then, or the one that was there before.
+/// Why a copy was not made. There is no file under the destination's name then, or the one that was
+/// there before.
 #[derive(Debug, Error)]
 pub enum Error {
     /// What was asked for makes no sense.
     #[error("{0}")]
     Usage(String),
     /// The source has no such file.
-    #[error("{source_name}: there is no such file ({status}); see what there is at the folder above it")]
+    #[error(
+        "{source_name}: there is no such file ({status}); see what there is at the folder above it"
+    )]
     NotFound {
         /// The source.
         source_name: String,

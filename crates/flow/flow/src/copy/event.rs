@@ -99,13 +99,15 @@ pub struct Outcome {
     pub length: u64,
     /// Its BLAKE3 hash; none when it was there already and no sum was asked for.
     pub blake3: Option<Value>,
-    /// Whether every group was verified against the source's value, or the whole against a sum that was given.
+    /// Whether every group was verified against the source's value, or the whole against a sum
+    /// that was given.
     pub verified: bool,
     /// Whether it was there already, as long and as old as the source, and nothing was done.
     pub unchanged: bool,
     /// How it went.
     pub progress: Progress,
-    /// What came from where in this run, the host that decided what the file is first; empty when nothing was done.
+    /// What came from where in this run, the host that decided what the file is first; empty when
+    /// nothing was done.
     pub sources: Vec<Served>,
     /// How long it took.
     pub time: Duration,

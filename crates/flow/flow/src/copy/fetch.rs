@@ -70,7 +70,12 @@ impl Fetch {
         Self::from(Origin::Server(address), name, target, options)
     }
 
-    fn from(origin: Origin, name: Option<PathBuf>, target: &Path, options: Options) -> Result<Self, Error> {
+    fn from(
+        origin: Origin,
+        name: Option<PathBuf>,
+        target: &Path,
+        options: Options,
+    ) -> Result<Self, Error> {
         options.check()?;
         let is_folder = target.is_dir() || target.as_os_str().as_encoded_bytes().ends_with(b"/");
         let target = match name {
@@ -82,19 +87,29 @@ impl Fetch {
                 )));
             }
         };
-        Ok(Self { origin, others: Vec::new(), place: Place::of(&target)?, options, cancel: Cancel::default() })
+        Ok(Self {
+            origin,
+            others: Vec::new(),
+            place: Place::of(&target)?,
+            options,
+            cancel: Cancel::default(),
+        })
     }
 
-    /// Another host that may have the same file: `HOST[:PORT]` for the same path there, by the same token; or an address, which is told
-    /// nothing of who we are but what is in it. Every group that comes from it is held against what the first host says of it.
+    /// Another host that may have the same file: `HOST[:PORT]` for the same path there, by the same
+    /// token; or an address, which is told nothing of who we are but what is in it. Every group
+    /// that comes from it is held against what the first host says of it.
     ///
     /// # Errors
     /// [`Error::Usage`]: not an address, a host that is named already, more than [`MAX_HOSTS`], or the source is a local file.
     pub fn also(&mut self, host: &str) -> Result<(), Error> {
         let Origin::Server(first) = &self.origin else {
-            return Err(Error::Usage(format!("{host}: other hosts are for a file on a server, not for a local one")));
+            return Err(Error::Usage(format!(
+                "{host}: other hosts are for a file on a server, not for a local one"
+            )));
         };
-        let other = if host.contains("://") { Address::parse(host)? } else { first.at_host(host)? };
+        let other =
+            if host.contains("://") { Address::parse(host)? } else { first.at_host(host)? };
         if other.path().ends_with('/') {
             return Err(Error::Usage(format!("{other}: is a folder; name the file")));
         }

@@ -1,4 +1,5 @@
-//! The end of a transfer: a whole file gets its name; what is not whole is kept for the next attempt.
+//! The end of a transfer: a whole file gets its name; what is not whole is kept for the next
+//! attempt.
 
 use super::error::Error;
 use super::event::{Event, Outcome, Progress, Served};
@@ -25,7 +26,11 @@ pub(super) struct Ready<'a> {
 
 impl Ready<'_> {
     /// Gives the whole file its name.
-    pub(super) fn publish(self, state: &mut Partial, tell: &mut dyn FnMut(&Event)) -> Result<Outcome, Error> {
+    pub(super) fn publish(
+        self,
+        state: &mut Partial,
+        tell: &mut dyn FnMut(&Event),
+    ) -> Result<Outcome, Error> {
         let values: Vec<Value> = state.values.values().copied().collect();
         let blake3 = group::root(&values);
         self.hold_against_sums(state, &blake3)?;
@@ -62,7 +67,9 @@ impl Ready<'_> {
         let (sums, cancel) = (&self.fetch.options.sums, &self.fetch.cancel);
         if self.fetch.is_for_nowhere() {
             if sums.sha256.is_some() {
-                return Err(Error::Usage("--sha256 reads the file again: not of /dev/null".to_owned()));
+                return Err(Error::Usage(
+                    "--sha256 reads the file again: not of /dev/null".to_owned(),
+                ));
             }
             return sums.hold(&self.source_name, &Summed { blake3: *blake3, sha256: None });
         }
@@ -70,7 +77,11 @@ impl Ready<'_> {
             return Ok(());
         }
         let has = sums.of_written(&mut state.sink, self.length, cancel)?;
-        let held = if has.blake3 == *blake3 { sums.hold(&self.source_name, &has) } else { Err(self.decayed()) };
+        let held = if has.blake3 == *blake3 {
+            sums.hold(&self.source_name, &has)
+        } else {
+            Err(self.decayed())
+        };
         held.inspect_err(|_| {
             let _ = self.fetch.place.discard(); // the error is told
         })
@@ -78,7 +89,9 @@ impl Ready<'_> {
 
     /// The disk gives back other bytes than were verified and written.
     fn decayed(&self) -> Error {
-        let why = "what was written reads back as something else; look at the disk and the memory here".to_owned();
+        let why =
+            "what was written reads back as something else; look at the disk and the memory here"
+                .to_owned();
         Error::Corrupt { source_name: self.fetch.target().display().to_string(), why }
     }
 }

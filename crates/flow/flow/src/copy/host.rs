@@ -1,8 +1,10 @@
-//! The hosts of one file: the first, which decides what the file is, and others that may have it too.
+//! The hosts of one file: the first, which decides what the file is, and others that may have it
+//! too.
 //!
-//! Entity tags are each host's own, so that nothing can be told by holding those of two against each other. What can is the bytes:
-//! every group that another host sends must have the value that the first tells for it. A host's own value only tells whether the group is
-//! what that host has: if so, and it is not the first's, that host has another file.
+//! Entity tags are each host's own, so that nothing can be told by holding those of two against
+//! each other. What can is the bytes: every group that another host sends must have the value that
+//! the first tells for it. A host's own value only tells whether the group is what that host has:
+//! if so, and it is not the first's, that host has another file.
 
 use super::answer::{Asked, Form};
 use super::client::{Client, Reply};
@@ -75,14 +77,20 @@ impl Host {
     }
 
     fn with(address: Address, standing: Standing) -> Self {
-        Self { address, standing: Mutex::new(standing), received: AtomicU64::new(0), wrong: AtomicU32::new(0) }
+        Self {
+            address,
+            standing: Mutex::new(standing),
+            received: AtomicU64::new(0),
+            wrong: AtomicU32::new(0),
+        }
     }
 
     pub(super) fn address(&self) -> &Address {
         &self.address
     }
 
-    /// How it is asked for the file of `length` bytes. The first time it is seen whether it has one.
+    /// How it is asked for the file of `length` bytes. The first time it is seen whether it has
+    /// one.
     pub(super) fn source(
         &self,
         client: &Client,
@@ -99,9 +107,13 @@ impl Host {
         let (address, reply) = client.ask_around(&self.address, &asked, cancel)?;
         let (verified, source_name) = (reply.start.verified, address.to_string());
         let why = match reply.start.length {
-            Some(has) if has != length => format!("has another file: {has} B, and the first host's has {length} B"),
+            Some(has) if has != length => {
+                format!("has another file: {has} B, and the first host's has {length} B")
+            }
             None => "does not say how long the file is".to_owned(),
-            Some(_) if !verified && !reply.head.ranges => "does not say that it sends parts of files".to_owned(),
+            Some(_) if !verified && !reply.head.ranges => {
+                "does not say that it sends parts of files".to_owned()
+            }
             Some(_) => {
                 let source = Source { address, verified, validator: reply.head.validator() };
                 *standing = Standing::Ready(source.clone());

@@ -31,14 +31,16 @@ pub(super) const MAX_RESTARTS: u32 = 3;
 /// Most events that wait to be told.
 pub(super) const MAX_EVENTS: usize = 64;
 
-/// Failures one after the other after which the first of several hosts leaves it to the next to say what the file is.
+/// Failures one after the other after which the first of several hosts leaves it to the next to say
+/// what the file is.
 const FEW_RETRIES: u32 = 3;
 
 impl Fetch {
     /// Fetches the file, and reports how it goes.
     ///
     /// # Errors
-    /// [`Error`]. What has arrived stays beside the destination, for the next attempt, unless it is of no use.
+    /// [`Error`]. What has arrived stays beside the destination, for the next attempt, unless it is
+    /// of no use.
     pub fn run(&self, tell: &mut dyn FnMut(&Event)) -> Result<Outcome, Error> {
         let begun = Instant::now();
         if !self.is_for_nowhere() {
@@ -58,7 +60,9 @@ impl Fetch {
         loop {
             let attempt = match (&mut job, &self.origin) {
                 (Some(job), _) => job.once(tell),
-                (None, Origin::File(path)) => local::once(self, path, self.options.restart || restarts > 0, tell),
+                (None, Origin::File(path)) => {
+                    local::once(self, path, self.options.restart || restarts > 0, tell)
+                }
                 (None, Origin::Server(_)) => unreachable!("a server has its job"),
             };
             let trouble = match attempt {
@@ -81,7 +85,8 @@ impl Fetch {
     }
 }
 
-/// A file that is fetched, in as many attempts as it takes: each has one host that decides what the file is.
+/// A file that is fetched, in as many attempts as it takes: each has one host that decides what the
+/// file is.
 pub(super) struct Job<'a> {
     fetch: &'a Fetch,
     client: &'a Client,
@@ -103,7 +108,8 @@ enum FirstAsked {
     Head,
     /// All of it.
     Whole,
-    /// As much as one of several streams would begin with: a round trip less than to ask first what there is.
+    /// As much as one of several streams would begin with: a round trip less than to ask first what
+    /// there is.
     Beginning,
 }
 
@@ -115,7 +121,9 @@ type Telling<'a> = (&'a Receiver<Event>, &'a mut dyn FnMut(&Event));
 
 impl<'a> Job<'a> {
     fn new(fetch: &'a Fetch, client: &'a Client) -> Self {
-        let Origin::Server(first) = &fetch.origin else { unreachable!("asked by who has a server") };
+        let Origin::Server(first) = &fetch.origin else {
+            unreachable!("asked by who has a server")
+        };
         let all = std::iter::once(first).chain(&fetch.others).cloned().collect();
         let sources = Sources::new(all);
         let (fresh, before) = (fetch.options.restart, Progress::default());
@@ -152,7 +160,9 @@ impl<'a> Job<'a> {
         let several = sends_parts(&found) && !comes_whole;
         let lanes = if several { options.streams.max(hosts.len()).min(MAX_STREAMS) } else { 1 };
         if lanes < options.streams && !sends_parts(&found) {
-            tell(&Event::Note("the server does not say that it sends parts of files: one stream".to_owned()));
+            tell(&Event::Note(
+                "the server does not say that it sends parts of files: one stream".to_owned(),
+            ));
         }
         let wanted = Wanted {
             source: found.source.address.to_string(),
@@ -176,7 +186,8 @@ impl<'a> Job<'a> {
         });
         let plan = Plan::new(group::count(length), &state.values, lanes);
         let plan = if hosts.len() == 1 { plan.for_alike() } else { plan };
-        let on_its_way = found.reply.start.end.filter(|_| found.has_body && several).map_or(0, group::count);
+        let on_its_way =
+            found.reply.start.end.filter(|_| found.has_body && several).map_or(0, group::count);
         let plan = plan.with_beginning(on_its_way);
         let (events, told) = sync_channel(MAX_EVENTS);
         let stop = self.fetch.cancel.part();
@@ -207,7 +218,9 @@ impl<'a> Job<'a> {
         };
         tell(&Event::Progress(ready.progress));
         let whole = match failure {
-            None if state.values.len() as u64 != group::count(length) => Err(Trouble::Fatal(Error::Cancelled)),
+            None if state.values.len() as u64 != group::count(length) => {
+                Err(Trouble::Fatal(Error::Cancelled))
+            }
             None if has_cut => self.confirm(&source, length),
             None => Ok(()),
             Some(trouble) => Err(trouble),
@@ -221,14 +234,17 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// The hosts that take part: the first, and the others if it can be known that they have the same file.
+    /// The hosts that take part: the first, and the others if it can be known that they have the
+    /// same file.
     fn hosts(&self, found: &Found, tell: &mut dyn FnMut(&Event)) -> Vec<Host> {
         let mut hosts = vec![Host::ready(found.source.clone())];
         if !self.sources.are_several() {
             return hosts;
         }
         if !sends_parts(found) {
-            tell(&Event::Note("the first host does not say that it sends parts of files: it sends all".to_owned()));
+            tell(&Event::Note(
+                "the first host does not say that it sends parts of files: it sends all".to_owned(),
+            ));
         } else if !found.source.verified && !self.fetch.options.sums.any() {
             let why = "no host tells values of the file's parts, so that nobody knows whether all have the same file: the first sends all; with \
                        --blake3 or --sha256 the others may help";
@@ -239,8 +255,9 @@ impl<'a> Job<'a> {
         hosts
     }
 
-    /// [`Job::choose`], and meanwhile so many more connections to an only source: its streams then need not wait for theirs. Fewer come of it when
-    /// the source is not where it was looked for, or does not take as many; the streams see to that.
+    /// [`Job::choose`], and meanwhile so many more connections to an only source: its streams then
+    /// need not wait for theirs. Fewer come of it when the source is not where it was looked
+    /// for, or does not take as many; the streams see to that.
     fn choose_and_connect(
         &mut self,
         first: FirstAsked,
@@ -250,9 +267,11 @@ impl<'a> Job<'a> {
         let [only] = self.sources.all() else { return Ok((self.choose(first, tell)?, Vec::new())) };
         let (asked, client, cancel) = (only.clone(), self.client, self.fetch.cancel.part());
         std::thread::scope(|scope| {
-            let connecting: Vec<_> = (0..ahead).map(|_| scope.spawn(|| client.connect(&asked, &cancel).ok())).collect();
+            let connecting: Vec<_> =
+                (0..ahead).map(|_| scope.spawn(|| client.connect(&asked, &cancel).ok())).collect();
             let found = self.choose(first, tell);
-            let is_there = found.as_ref().is_ok_and(|found| found.source.address.is_at_host_of(&asked));
+            let is_there =
+                found.as_ref().is_ok_and(|found| found.source.address.is_at_host_of(&asked));
             if !is_there {
                 cancel.ask();
             }
@@ -262,9 +281,14 @@ impl<'a> Job<'a> {
         })
     }
 
-    /// The first source that answers and tells the values of groups; if none does, the first that answers. It comes to stand before all
-    /// others, and those that do not have the file are no sources any more.
-    fn choose(&mut self, first: FirstAsked, tell: &mut dyn FnMut(&Event)) -> Result<Found, Trouble> {
+    /// The first source that answers and tells the values of groups; if none does, the first that
+    /// answers. It comes to stand before all others, and those that do not have the file are no
+    /// sources any more.
+    fn choose(
+        &mut self,
+        first: FirstAsked,
+        tell: &mut dyn FnMut(&Event),
+    ) -> Result<Found, Trouble> {
         if let [only] = self.sources.all() {
             return self.open(only, first, self.fetch.options.retries, tell);
         }
@@ -316,7 +340,13 @@ impl<'a> Job<'a> {
         let form = (!self.fetch.options.verify).then_some(Form::Plain);
         let head_only = first == FirstAsked::Head;
         let beginning = (first == FirstAsked::Beginning).then_some(BEGINNING);
-        let mut asked = Asked { head_only, beginning, form, xattrs: self.fetch.options.xattrs, ..Asked::default() };
+        let mut asked = Asked {
+            head_only,
+            beginning,
+            form,
+            xattrs: self.fetch.options.xattrs,
+            ..Asked::default()
+        };
         let mut failures = 0;
         loop {
             match self.client.ask_around(address, &asked, &self.fetch.cancel) {
@@ -324,16 +354,24 @@ impl<'a> Job<'a> {
                     let (verified, validator) = (reply.start.verified, reply.head.validator());
                     let is_folder = address.path().ends_with('/');
                     if address.wants_verified() && !verified && !is_folder {
-                        let why =
-                            "does not have the verified form that sprat:// insists on; ask it by http:// or https://";
-                        return Err(Error::Protocol { source_name: address.to_string(), why: why.to_owned() }.into());
+                        let why = "does not have the verified form that sprat:// insists on; ask it by http:// or https://";
+                        return Err(Error::Protocol {
+                            source_name: address.to_string(),
+                            why: why.to_owned(),
+                        }
+                        .into());
                     }
                     let xattrs = self.xattrs(&reply.head, tell);
-                    let attributes = Attributes { mode: reply.head.mode, modified: reply.head.changed(), xattrs };
+                    let attributes = Attributes {
+                        mode: reply.head.mode,
+                        modified: reply.head.changed(),
+                        xattrs,
+                    };
                     let source = Source { address, verified, validator };
                     return Ok(Found { source, attributes, reply, has_body: !asked.head_only });
                 }
-                // An empty file has no first byte, so that its server answers 416: its head is asked for.
+                // An empty file has no first byte, so that its server answers 416: its head is
+                // asked for.
                 Err(Trouble::Changed(_)) if asked.beginning.is_some() => {
                     (asked.beginning, asked.head_only) = (None, true);
                 }
@@ -357,12 +395,16 @@ impl<'a> Job<'a> {
             return Xattrs::default();
         }
         let Some(told) = &head.xattrs else {
-            tell(&Event::Note("the server tells no extended attributes; `sprat share --xattrs` does".to_owned()));
+            tell(&Event::Note(
+                "the server tells no extended attributes; `sprat share --xattrs` does".to_owned(),
+            ));
             return Xattrs::default();
         };
         if told.left_out() > 0 {
             let left_out = told.left_out();
-            tell(&Event::Note(format!("{left_out} extended attributes find no room in an answer, and are left out")));
+            tell(&Event::Note(format!(
+                "{left_out} extended attributes find no room in an answer, and are left out"
+            )));
         }
         told.clone()
     }
@@ -407,8 +449,9 @@ impl<'a> Job<'a> {
         told.try_iter().for_each(|event| tell(&event));
     }
 
-    /// Whether the source still has the file in the same state. A server looks whether a file has changed before the last bytes of an answer
-    /// leave; of an answer that was not heard to its end nobody knows.
+    /// Whether the source still has the file in the same state. A server looks whether a file has
+    /// changed before the last bytes of an answer leave; of an answer that was not heard to its
+    /// end nobody knows.
     fn confirm(&self, source: &Source, length: u64) -> Result<(), Trouble> {
         let Some(validator) = source.validator.clone() else { return Ok(()) };
         let asked = Asked {
@@ -421,12 +464,22 @@ impl<'a> Job<'a> {
         self.client.ask(&source.address, &asked, None, &self.fetch.cancel).map(drop)
     }
 
-    /// After an attempt that failed: sees to it that another can be made, by another host if there is one; or gives up.
-    fn without_first(&mut self, trouble: Trouble, tell: &mut dyn FnMut(&Event)) -> Result<(), Error> {
-        let first = self.sources.all().first().map_or_else(|| self.fetch.origin.to_string(), ToString::to_string);
+    /// After an attempt that failed: sees to it that another can be made, by another host if there
+    /// is one; or gives up.
+    fn without_first(
+        &mut self,
+        trouble: Trouble,
+        tell: &mut dyn FnMut(&Event),
+    ) -> Result<(), Error> {
+        let first = self
+            .sources
+            .all()
+            .first()
+            .map_or_else(|| self.fetch.origin.to_string(), ToString::to_string);
         let passing = matches!(trouble, Trouble::Passing(..) | Trouble::Nobody(_));
         let error = trouble.into_error(&first);
-        let another = self.settled && (passing || (self.sources.are_several() && error.is_of_source()));
+        let another =
+            self.settled && (passing || (self.sources.are_several() && error.is_of_source()));
         self.losses += 1;
         if !another || self.losses > self.fetch.options.retries {
             return Err(error);

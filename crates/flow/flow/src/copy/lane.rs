@@ -1,4 +1,5 @@
-//! One stream: takes runs of missing groups, receives them, checks each while its bytes are warm, and hands it to the sink.
+//! One stream: takes runs of missing groups, receives them, checks each while its bytes are warm,
+//! and hands it to the sink.
 
 use super::answer::{Asked, Form, Start};
 use super::client::{Client, Reply};
@@ -33,7 +34,8 @@ const IDLE: Duration = Duration::from_millis(50);
 /// Groups between two looks at the round-trip time.
 const LOOK: u64 = 64;
 
-/// Bytes that are received, and summed while they are in the processor's cache, at a time; whole chunks of the tree.
+/// Bytes that are received, and summed while they are in the processor's cache, at a time; whole
+/// chunks of the tree.
 pub(crate) const PIECE: usize = 256 << 10;
 
 /// One stream of a transfer.
@@ -55,7 +57,8 @@ pub(crate) struct Lane<'a> {
     pub(crate) verify: bool,
 }
 
-/// Connections that are kept from one run for the next: to the host, and to the first for its values.
+/// Connections that are kept from one run for the next: to the host, and to the first for its
+/// values.
 #[derive(Default)]
 struct Kept {
     wire: Option<Wire>,
@@ -132,7 +135,9 @@ impl Lane<'_> {
             failures += 1;
             match blame {
                 Blame::Host(trouble) if !self.is_first => {
-                    if let Err(trouble) = self.pause((failures, self.retries), trouble, self.host.address()) {
+                    if let Err(trouble) =
+                        self.pause((failures, self.retries), trouble, self.host.address())
+                    {
                         return self.leave(trouble);
                     }
                 }
@@ -145,10 +150,17 @@ impl Lane<'_> {
     }
 
     /// Fetches a run; `next` is the first group that has not come.
-    fn fetch(&self, first: Option<Reply>, kept: &mut Kept, run: &Range<u64>, next: &mut u64) -> Result<(), Blame> {
+    fn fetch(
+        &self,
+        first: Option<Reply>,
+        kept: &mut Kept,
+        run: &Range<u64>,
+        next: &mut u64,
+    ) -> Result<(), Blame> {
         let (length, stop) = (self.shared.length, &self.shared.stop);
         let source = self.host.source(self.client, self.verify, length, stop)?;
-        // Other servers than ours are asked for what is missing of a group and all behind it at once.
+        // Other servers than ours are asked for what is missing of a group and all behind it at
+        // once.
         let mut begun = Vec::new();
         if !source.verified {
             begun = self.shared.begun_bytes(*next);
@@ -178,7 +190,10 @@ impl Lane<'_> {
                     head_only: false,
                     xattrs: false,
                     beginning: None,
-                    range: Some(run.start * GROUP_BYTES + begun.len() as u64..length.min(run.end * GROUP_BYTES)),
+                    range: Some(
+                        run.start * GROUP_BYTES + begun.len() as u64
+                            ..length.min(run.end * GROUP_BYTES),
+                    ),
                     length: Some(length),
                     validator: source.validator.clone(),
                     form: Some(source.form()),
@@ -189,12 +204,19 @@ impl Lane<'_> {
         };
         let Reply { mut wire, head, start } = reply;
         let mut body = Body::new(&mut wire, start.framing.clone());
-        let mut values = vouching.as_mut().map(|reply| Body::new(&mut reply.wire, reply.start.framing.clone()));
+        let mut values =
+            vouching.as_mut().map(|reply| Body::new(&mut reply.wire, reply.start.framing.clone()));
         let mut goes_on = true;
         while goes_on {
             let bytes = bytes_of(length, *next);
             self.shared.hold_back(bytes);
-            self.group(&mut body, values.as_mut(), &start, (*next, bytes), &std::mem::take(&mut begun))?;
+            self.group(
+                &mut body,
+                values.as_mut(),
+                &start,
+                (*next, bytes),
+                &std::mem::take(&mut begun),
+            )?;
             goes_on = self.shared.done(self.number, *next);
             *next += 1;
             if (*next - run.start) % LOOK == 1 {
@@ -212,7 +234,8 @@ impl Lane<'_> {
             kept.wire = Some(wire);
         }
         let all_told = values.is_some_and(|values| values.is_over());
-        kept.values = vouching.filter(|reply| all_told && !reply.head.close).map(|reply| reply.wire);
+        kept.values =
+            vouching.filter(|reply| all_told && !reply.head.close).map(|reply| reply.wire);
         Ok(())
     }
 
@@ -268,7 +291,13 @@ impl Lane<'_> {
     /// Fetches what did not come of a group before a connection broke, as it is, and holds the
     /// whole against its value. False: whoever should tell the value does not, and the group is to
     /// be fetched from its beginning.
-    fn rest(&self, source: &Source, kept: &mut Kept, index: u64, begun: &[u8]) -> Result<bool, Blame> {
+    fn rest(
+        &self,
+        source: &Source,
+        kept: &mut Kept,
+        index: u64,
+        begun: &[u8],
+    ) -> Result<bool, Blame> {
         let (length, stop) = (self.shared.length, &self.shared.stop);
         let group = group::range(length, index);
         let len = usize::try_from(group.end - group.start).expect("a group is in memory");
@@ -276,11 +305,19 @@ impl Lane<'_> {
         let mut have = begun.len();
         buffer[..have].copy_from_slice(begun);
         self.shared.hold_back((len - have) as u64);
-        let fetched =
-            fetch_rest(self.client, source, (&group, length), &mut buffer[..len], &mut have, &mut kept.wire, stop);
+        let fetched = fetch_rest(
+            self.client,
+            source,
+            (&group, length),
+            &mut buffer[..len],
+            &mut have,
+            &mut kept.wire,
+            stop,
+        );
         let value = fetched.map_err(Blame::Host).and_then(|()| {
             let vouching = if self.first.verified { self.first } else { source };
-            let right = value_of(self.client, vouching, length, index, stop).map_err(Blame::First)?;
+            let right =
+                value_of(self.client, vouching, length, index, stop).map_err(Blame::First)?;
             Ok((group::value(length, index, &buffer[..len]), right))
         });
         let (value, right) = match value {
@@ -309,7 +346,9 @@ impl Lane<'_> {
     fn wrong(&self, index: u64, bytes: u64, is_its_own: bool) -> Result<(), Trouble> {
         let (offset, source_name) = (index * GROUP_BYTES, self.host.address().to_string());
         if is_its_own && !self.is_first {
-            let why = format!("has another file: the {bytes} B at {offset} are not those of the first host's");
+            let why = format!(
+                "has another file: the {bytes} B at {offset} are not those of the first host's"
+            );
             return Err(Error::Corrupt { source_name, why }.into());
         }
         self.shared.counters.wrong.fetch_add(1, Relaxed);
@@ -334,7 +373,9 @@ impl Lane<'_> {
     fn leave(&self, trouble: Trouble) -> Result<(), Trouble> {
         let (why, for_good) = match &trouble {
             Trouble::Changed(why) => (why.clone(), false),
-            Trouble::Fatal(error) if error.is_of_source() => (error.why(), !matches!(error, Error::Unreachable { .. })),
+            Trouble::Fatal(error) if error.is_of_source() => {
+                (error.why(), !matches!(error, Error::Unreachable { .. }))
+            }
             _ => return Err(trouble),
         };
         if self.host.leave(for_good) {
@@ -344,7 +385,12 @@ impl Lane<'_> {
     }
 
     /// Waits before the next attempt, or gives up: at once where another attempt is of no use.
-    fn pause(&self, (failures, most): (u32, u32), trouble: Trouble, whom: &Address) -> Result<(), Trouble> {
+    fn pause(
+        &self,
+        (failures, most): (u32, u32),
+        trouble: Trouble,
+        whom: &Address,
+    ) -> Result<(), Trouble> {
         let (why, asked) = match trouble {
             Trouble::Passing(why, pause) => (why, pause),
             Trouble::Nobody(why) => (why, None),
@@ -421,17 +467,19 @@ fn value_of(
     if !source.verified {
         return Ok(None);
     }
-    let mut reply = client.ask(&source.address, &values_of(source, &(index..index + 1), length), None, stop)?;
+    let mut reply =
+        client.ask(&source.address, &values_of(source, &(index..index + 1), length), None, stop)?;
     let mut value = [0; 32];
     let filled = Body::new(&mut reply.wire, reply.start.framing).fill_both(&mut value, &mut []);
     filled.map_err(|error| fault(&source.address.to_string(), error))?;
     Ok(Some(value))
 }
 
-/// The pause after so many failures: doubled each time, and anywhere in its upper half, so that many clients of a server that fell
-/// do not all come back at once.
+/// The pause after so many failures: doubled each time, and anywhere in its upper half, so that
+/// many clients of a server that fell do not all come back at once.
 pub(crate) fn backoff(failures: u32) -> Duration {
-    let full = FIRST_PAUSE.saturating_mul(1 << failures.saturating_sub(1).min(10)).min(LONGEST_PAUSE);
+    let full =
+        FIRST_PAUSE.saturating_mul(1 << failures.saturating_sub(1).min(10)).min(LONGEST_PAUSE);
     let chance = random() % 1000;
     full / 2 + full.mul_f64(f64::from(u32::try_from(chance).expect("less than 1000")) / 2000.0)
 }

@@ -18,20 +18,39 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// One attempt at the file at `path`.
-pub(super) fn once(fetch: &Fetch, path: &Path, fresh: bool, tell: &mut dyn FnMut(&Event)) -> Result<Outcome, Trouble> {
+pub(super) fn once(
+    fetch: &Fetch,
+    path: &Path,
+    fresh: bool,
+    tell: &mut dyn FnMut(&Event),
+) -> Result<Outcome, Trouble> {
     let source_name = path.display().to_string();
     let failed = |error: std::io::Error| Error::file(path, error);
     let (file, meta) = open_regular(path).map_err(Error::from)?;
     let (length, place) = (meta.len(), &fetch.place);
-    if place.target().metadata().is_ok_and(|target| (target.dev(), target.ino()) == (meta.dev(), meta.ino())) {
-        return Err(Error::Usage(format!("{source_name}: source and destination are the same file")).into());
+    if place
+        .target()
+        .metadata()
+        .is_ok_and(|target| (target.dev(), target.ino()) == (meta.dev(), meta.ino()))
+    {
+        return Err(Error::Usage(format!(
+            "{source_name}: source and destination are the same file"
+        ))
+        .into());
     }
-    if !fetch.options.force && !fetch.is_for_nowhere() && place.target().symlink_metadata().is_ok() {
+    if !fetch.options.force && !fetch.is_for_nowhere() && place.target().symlink_metadata().is_ok()
+    {
         return Ok(unchanged(fetch, Some(length), meta.modified().ok(), true, tell)?);
     }
     let validator_now = Some(validator(&meta));
-    let wanted =
-        Wanted { source: source_name.clone(), length, validator: validator_now, values: None, strict: false, lanes: 1 };
+    let wanted = Wanted {
+        source: source_name.clone(),
+        length,
+        validator: validator_now,
+        values: None,
+        strict: false,
+        lanes: 1,
+    };
     let mut state = take_up(fetch, fresh, wanted, tell)?;
     let resumed: u64 = state.values.keys().map(|group| bytes_of(length, *group)).sum();
     tell(&Event::Opened {
@@ -52,10 +71,16 @@ pub(super) fn once(fetch: &Fetch, path: &Path, fresh: bool, tell: &mut dyn FnMut
     // A file that changed while it was read is not one that ever was.
     let now = file.metadata().map_err(failed)?;
     let same = validator(&now) == validator(&meta);
-    let xattrs = if fetch.options.xattrs { xattrs_of(&file).map_err(failed)? } else { Xattrs::default() };
-    let attributes = Attributes { mode: Some(meta.permissions().mode()), modified: meta.modified().ok(), xattrs };
+    let xattrs =
+        if fetch.options.xattrs { xattrs_of(&file).map_err(failed)? } else { Xattrs::default() };
+    let attributes = Attributes {
+        mode: Some(meta.permissions().mode()),
+        modified: meta.modified().ok(),
+        xattrs,
+    };
     let sources = vec![Served { source: source_name.clone(), bytes: progress.received }];
-    let ready = Ready { fetch, source_name, verified: false, attributes, length, progress, sources };
+    let ready =
+        Ready { fetch, source_name, verified: false, attributes, length, progress, sources };
     match copied {
         Ok(()) if same => Ok(ready.publish(&mut state, tell)?),
         Ok(()) => Err(Trouble::Changed("it was written to while it was read".to_owned())),

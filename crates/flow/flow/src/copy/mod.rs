@@ -12,8 +12,8 @@
 //! # Ok::<(), sprat_flow::copy::Error>(())
 //! ```
 //!
-//! The caller's thread waits and tells; each stream has a thread of its own, which receives, checks, and hands groups to one
-//! [`Sink`](crate::file::Sink).
+//! The caller's thread waits and tells; each stream has a thread of its own, which receives,
+//! checks, and hands groups to one [`Sink`](crate::file::Sink).
 
 pub mod answer;
 mod client;

@@ -45,8 +45,8 @@ pub struct Options {
     pub preserve: bool,
     /// Whether it gets the extended attributes of the user's (`user.*`) too.
     pub xattrs: bool,
-    /// Bytes between two syncs of the file, each of which makes what it covers safe from an interruption; 0: as many as are best for
-    /// the way that it is written.
+    /// Bytes between two syncs of the file, each of which makes what it covers safe from an
+    /// interruption; 0: as many as are best for the way that it is written.
     pub sync_bytes: u64,
     /// How fast what is sent leaves, each connection for itself.
     pub pace: Pace,

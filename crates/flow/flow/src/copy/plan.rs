@@ -1,8 +1,9 @@
 //! Which groups are to be fetched, and by whom.
 //!
-//! A lane takes a run of groups and works through it. When nothing is left that nobody fetches, one that is idle takes the tail of the run
-//! that would end last, as much of it as lets both end together; and where only the group under way is left of that, it
-//! fetches it too: whichever comes first is taken. Should all who fetch it fall silent, so does the next. So no slow, or silent,
+//! A lane takes a run of groups and works through it. When nothing is left that nobody fetches, one
+//! that is idle takes the tail of the run that would end last, as much of it as lets both end
+//! together; and where only the group under way is left of that, it fetches it too: whichever comes
+//! first is taken. Should all who fetch it fall silent, so does the next. So no slow, or silent,
 //! connections hold up one that is well.
 
 use crate::group::Value;
@@ -19,17 +20,18 @@ pub(super) const LEAST_RUN: u64 = 8;
 /// Most groups that one of several lanes is sent for: its speed may change.
 const LONGEST_RUN: u64 = 1024;
 
-/// Most groups of the equal parts with which lanes to one host begin; a longer file is handed out in
-/// ever shorter runs instead. Connections of one path get unequal rates: 1 GB over 2 Gb/s and 200 ms
-/// took 8.2 s in sixteen equal parts, and takes 6.8 s in runs.
+/// Most groups of the equal parts with which lanes to one host begin; a longer file is handed out
+/// in ever shorter runs instead. Connections of one path get unequal rates: 1 GB over 2 Gb/s and
+/// 200 ms took 8.2 s in sixteen equal parts, and takes 6.8 s in runs.
 const LONGEST_PART: u64 = 16;
 
-/// What a run must have left, as time, for some of it to be taken away: who loses it has to connect anew, and what is on its way is lost.
+/// What a run must have left, as time, for some of it to be taken away: who loses it has to connect
+/// anew, and what is on its way is lost.
 const WORTH: Duration = Duration::from_secs(1);
 
-/// How long no lane takes a run away from another: a connection needs some 7 round trips to reach its
-/// rate, 1.4 s at 200 ms. Lanes that judged others by their first group took runs that were about to
-/// end, and whoever lost one had to connect again.
+/// How long no lane takes a run away from another: a connection needs some 7 round trips to reach
+/// its rate, 1.4 s at 200 ms. Lanes that judged others by their first group took runs that were
+/// about to end, and whoever lost one had to connect again.
 const START: Duration = Duration::from_secs(2);
 
 /// What a lane is to do.
@@ -43,8 +45,8 @@ pub enum Turn {
     Over,
 }
 
-/// What is missing of a file, in runs of groups. Lanes take runs, tell of each group, and give back what they did not get. Time is
-/// the caller's: since any moment, never backwards.
+/// What is missing of a file, in runs of groups. Lanes take runs, tell of each group, and give back
+/// what they did not get. Time is the caller's: since any moment, never backwards.
 #[derive(Debug)]
 pub struct Plan {
     /// Runs by their first group, those that nobody fetches; they neither touch nor overlap.
@@ -73,7 +75,8 @@ struct Lane {
     pace: Option<Duration>,
     /// Moving average of the times of its groups.
     mean: Duration,
-    /// Whether other lanes fetch the group under way too; it is the last of its run then, for all of them.
+    /// Whether other lanes fetch the group under way too; it is the last of its run then, for all
+    /// of them.
     shared: bool,
 }
 
@@ -112,19 +115,22 @@ impl Plan {
         plan
     }
 
-    /// The same for lanes that are alike, to one host by one path: of a file that is not large each begins with an equal part, for on a long path a
-    /// second request costs a lane as much as a round trip of all that it could have had.
+    /// The same for lanes that are alike, to one host by one path: of a file that is not large each
+    /// begins with an equal part, for on a long path a second request costs a lane as much as a
+    /// round trip of all that it could have had.
     #[must_use]
     pub fn for_alike(self) -> Self {
         Self { alike: true, ..self }
     }
 
-    /// The plan in which lane 0 has asked for the first `count` groups already; it takes them by its
-    /// first [`take`](Self::take). Without effect where some of them are there.
+    /// The plan in which lane 0 has asked for the first `count` groups already; it takes them by
+    /// its first [`take`](Self::take). Without effect where some of them are there.
     #[must_use]
     pub fn with_beginning(mut self, count: u64) -> Self {
         let all = self.missing.first_key_value().map(|(start, end)| *start..*end);
-        let Some(all) = all.filter(|all| count > 0 && all.start == 0 && count <= all.end) else { return self };
+        let Some(all) = all.filter(|all| count > 0 && all.start == 0 && count <= all.end) else {
+            return self;
+        };
         self.missing.remove(&0);
         if count < all.end {
             self.missing.insert(count, all.end);
@@ -134,8 +140,9 @@ impl Plan {
         self
     }
 
-    /// What a lane that has nothing to do is to do. A run is all that is missing in one piece if it is the only lane; else the less, the less
-    /// is left, so that all end at about the same time.
+    /// What a lane that has nothing to do is to do. A run is all that is missing in one piece if it
+    /// is the only lane; else the less, the less is left, so that all end at about the same
+    /// time.
     ///
     /// # Panics
     /// When there is no such lane, or it has not done with its run.
@@ -151,12 +158,19 @@ impl Plan {
             None => self.part_of_anothers(lane, now),
         };
         let Some((run, shared)) = found else { return Turn::Wait };
-        self.lanes[lane] = Lane { begun: true, run: run.clone(), from: now, since: now, shared, ..self.lanes[lane] };
+        self.lanes[lane] = Lane {
+            begun: true,
+            run: run.clone(),
+            from: now,
+            since: now,
+            shared,
+            ..self.lanes[lane]
+        };
         Turn::Run(run)
     }
 
-    /// A lane has done with a group of its run, which came right, or wrong and was told so. Gives whether the next is its too: the rest of the
-    /// run may have been taken away.
+    /// A lane has done with a group of its run, which came right, or wrong and was told so. Gives
+    /// whether the next is its too: the rest of the run may have been taken away.
     pub fn done(&mut self, lane: usize, group: u64, now: Duration) -> bool {
         let this = &mut self.lanes[lane];
         if this.run.start == group && !this.run.is_empty() {
@@ -166,7 +180,9 @@ impl Plan {
             (this.run.start, this.since) = (group + 1, now);
             if std::mem::take(&mut this.shared) {
                 // Whoever fetches it too need not.
-                for other in self.lanes.iter_mut().filter(|other| other.shared && other.run.start == group) {
+                for other in
+                    self.lanes.iter_mut().filter(|other| other.shared && other.run.start == group)
+                {
                     (other.run, other.shared) = (0..0, false);
                 }
             }
@@ -182,7 +198,8 @@ impl Plan {
         }
     }
 
-    /// A group that a lane got wrong, to be fetched again; it is done with then. Gives how often that was so.
+    /// A group that a lane got wrong, to be fetched again; it is done with then. Gives how often
+    /// that was so.
     pub fn wrong(&mut self, lane: usize, group: u64) -> u32 {
         self.again(lane, group);
         let times = self.wrong.entry(group).or_default();
@@ -228,8 +245,8 @@ impl Plan {
         Some(start..cut)
     }
 
-    /// What an idle lane takes over from the one that would be the last to end, if that is worth it.
-    /// With it, whether others go on with it too.
+    /// What an idle lane takes over from the one that would be the last to end, if that is worth
+    /// it. With it, whether others go on with it too.
     fn part_of_anothers(&mut self, idle: usize, now: Duration) -> Option<(Range<u64>, bool)> {
         let own = self.lanes[idle].pace;
         let is_old = |lane: &Lane| !lane.run.is_empty() && now.saturating_sub(lane.from) >= START;
@@ -250,7 +267,11 @@ impl Plan {
         // Who has fetched nothing yet is taken to be as fast.
         let own = own.unwrap_or(pace);
         let share = pace.as_secs_f64() / (pace + own).as_secs_f64().max(f64::MIN_POSITIVE);
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of a u32")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a part of a u32"
+        )]
         let count = ((f64::from(behind) * share).ceil() as u32).clamp(1, behind);
         if pace.saturating_mul(count) < WORTH {
             return None;
@@ -263,7 +284,10 @@ impl Plan {
     /// How long a group of a lane's run takes: by the fastest, where several fetch it.
     fn pace_at(&self, lane: usize, now: Duration) -> Duration {
         let this = &self.lanes[lane];
-        let others = self.lanes.iter().filter(|other| this.shared && other.shared && other.run.start == this.run.start);
+        let others = self
+            .lanes
+            .iter()
+            .filter(|other| this.shared && other.shared && other.run.start == this.run.start);
         others.map(|other| other.pace(now)).min().unwrap_or_else(|| this.pace(now))
     }
 
@@ -272,7 +296,8 @@ impl Plan {
         if !std::mem::take(&mut self.lanes[lane].shared) {
             return false;
         }
-        let mut others = self.lanes.iter_mut().filter(|other| other.shared && other.run.start == group);
+        let mut others =
+            self.lanes.iter_mut().filter(|other| other.shared && other.run.start == group);
         let other = others.next().expect("a shared group is another's too");
         // If that one alone is left, it shares it with nobody.
         other.shared = others.next().is_some();

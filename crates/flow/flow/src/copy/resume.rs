@@ -1,5 +1,5 @@
-//! What an earlier attempt left of a file: its part and its journal, if they are for this file in this state, or for one of which the source
-//! says that it has the same groups.
+//! What an earlier attempt left of a file: its part and its journal, if they are for this file in
+//! this state, or for one of which the source says that it has the same groups.
 
 use super::client::Client;
 use super::error::{Error, Trouble};
@@ -23,7 +23,8 @@ pub(super) struct Wanted<'a> {
     pub(super) validator: Option<String>,
     /// Whom to ask for the values of groups, if he tells them.
     pub(super) values: Option<(&'a Client, &'a Source)>,
-    /// Whether what is here must be this file: then a source that has another is an error, and what is here stays.
+    /// Whether what is here must be this file: then a source that has another is an error, and
+    /// what is here stays.
     pub(super) strict: bool,
     /// Streams that will write.
     pub(super) lanes: usize,
@@ -63,7 +64,10 @@ pub(super) fn take_up(
         part: part_id(place.part()),
         boot: boot(),
     };
-    if !fresh && let Some((journal, parsed)) = Journal::resume(place.journal(), length).map_err(at_journal)? {
+    if !fresh
+        && let Some((journal, parsed)) =
+            Journal::resume(place.journal(), length).map_err(at_journal)?
+    {
         let (journal, values) = match differs(&parsed.identity, &identity) {
             None => (Some(journal), Some(parsed.groups)),
             Some(why) => {
@@ -80,7 +84,8 @@ pub(super) fn take_up(
                 match same.filter(|same| !same.is_empty()) {
                     Some(same) => {
                         tell(&Event::Note(told_same(same.len(), parsed.groups.len())));
-                        let mut journal = Journal::begin(place.journal(), &identity).map_err(at_journal)?;
+                        let mut journal =
+                            Journal::begin(place.journal(), &identity).map_err(at_journal)?;
                         journal.append(&same).map_err(at_journal)?;
                         (Some(journal), Some(same))
                     }
@@ -118,15 +123,22 @@ fn same(
     length: u64,
     groups: &BTreeMap<u64, Value>,
 ) -> Result<Option<BTreeMap<u64, Value>>, Trouble> {
-    let Some(others) = differing(client, source, length, groups, &fetch.cancel)? else { return Ok(None) };
+    let Some(others) = differing(client, source, length, groups, &fetch.cancel)? else {
+        return Ok(None);
+    };
     let others: BTreeSet<u64> = others.into_iter().collect();
     Ok(Some(
-        groups.iter().filter(|(group, _)| !others.contains(group)).map(|(group, value)| (*group, *value)).collect(),
+        groups
+            .iter()
+            .filter(|(group, _)| !others.contains(group))
+            .map(|(group, value)| (*group, *value))
+            .collect(),
     ))
 }
 
 fn told_same(same: usize, all: usize) -> String {
-    let what = "the source is not the one that what is here came from, but by its values it has the same";
+    let what =
+        "the source is not the one that what is here came from, but by its values it has the same";
     if same == all {
         what.to_owned()
     } else {
@@ -136,14 +148,22 @@ fn told_same(same: usize, all: usize) -> String {
 
 /// Reads what is there, and keeps what is right: a disk, or somebody who wrote to the part, may
 /// have damaged it since it was verified. That costs little beside fetching it.
-fn reread(fetch: &Fetch, state: &mut Partial, length: u64, tell: &mut dyn FnMut(&Event)) -> Result<(), Trouble> {
+fn reread(
+    fetch: &Fetch,
+    state: &mut Partial,
+    length: u64,
+    tell: &mut dyn FnMut(&Event),
+) -> Result<(), Trouble> {
     if state.values.is_empty() {
         return Ok(());
     }
     tell(&Event::Checking { bytes: state.bytes(length) });
-    let wrong = state.check(length, &|_| true, &|| fetch.cancel.is_asked())?.ok_or(Error::Cancelled)?;
+    let wrong =
+        state.check(length, &|_| true, &|| fetch.cancel.is_asked())?.ok_or(Error::Cancelled)?;
     if wrong > 0 {
-        tell(&Event::Note(format!("{wrong} of the groups that were here are not what they were: fetched again")));
+        tell(&Event::Note(format!(
+            "{wrong} of the groups that were here are not what they were: fetched again"
+        )));
     }
     Ok(())
 }
@@ -161,7 +181,10 @@ fn differs(had: &Identity, has: &Identity) -> Option<String> {
     }
     if had.length != has.length || had.validator != has.validator {
         let (from, to) = ((had.length, &had.validator), (has.length, &has.validator));
-        return Some(format!("the source has changed since: {} B, {} then; {} B, {} now", from.0, from.1, to.0, to.1));
+        return Some(format!(
+            "the source has changed since: {} B, {} then; {} B, {} now",
+            from.0, from.1, to.0, to.1
+        ));
     }
     None
 }

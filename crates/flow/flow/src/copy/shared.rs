@@ -92,7 +92,19 @@ impl Shared {
         let limit = limit.map(|rate| Mutex::new(Limit::new(rate)));
         let (state, plan, failure) = (Mutex::new(state), Mutex::new(plan), Mutex::new(None));
         let (running, started, begun) = (AtomicUsize::new(0), Instant::now(), Mutex::default());
-        Self { length, state, plan, begun, counters, running, started, limit, stop, events, failure }
+        Self {
+            length,
+            state,
+            plan,
+            begun,
+            counters,
+            running,
+            started,
+            limit,
+            stop,
+            events,
+            failure,
+        }
     }
 
     /// A buffer to receive a group into.
@@ -106,7 +118,12 @@ impl Shared {
     }
 
     /// Takes a group that is right. Gives its bytes; none where another stream was faster.
-    pub(crate) fn arrived(&self, group: u64, buffer: AlignedBuf, value: Value) -> Result<u64, Trouble> {
+    pub(crate) fn arrived(
+        &self,
+        group: u64,
+        buffer: AlignedBuf,
+        value: Value,
+    ) -> Result<u64, Trouble> {
         let bytes = bytes_of(self.length, group);
         let len = usize::try_from(bytes).expect("a group is in memory");
         let mut state = lock(&self.state);
@@ -198,7 +215,9 @@ impl Shared {
     /// A stream fails for good: all end, and the first one's reason is the transfer's.
     pub(crate) fn fail(&self, trouble: Trouble) {
         let mut failure = lock(&self.failure);
-        if failure.is_none() && !(self.stop.is_asked() && matches!(trouble, Trouble::Fatal(Error::Cancelled))) {
+        if failure.is_none()
+            && !(self.stop.is_asked() && matches!(trouble, Trouble::Fatal(Error::Cancelled)))
+        {
             *failure = Some(trouble);
         }
         self.stop.ask();
@@ -206,7 +225,8 @@ impl Shared {
 
     /// What arrived, and why the rest did not.
     pub(crate) fn into_parts(self) -> (Partial, Counters, Option<Trouble>) {
-        let inner = |failure: Mutex<_>| failure.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let inner =
+            |failure: Mutex<_>| failure.into_inner().unwrap_or_else(PoisonError::into_inner);
         let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
         (state, self.counters, inner(self.failure))
     }

@@ -1,4 +1,5 @@
-//! The addresses of one file in the order in which they are asked what it is, and what came from each.
+//! The addresses of one file in the order in which they are asked what it is, and what came from
+//! each.
 
 use super::event::Served;
 use super::host::Host;
@@ -50,7 +51,9 @@ impl Sources {
                 None => self.served.push(Served { source, bytes }),
             }
         }
-        self.all.retain(|address| !hosts.iter().any(|host| host.has_another() && host.address() == address));
+        self.all.retain(|address| {
+            !hosts.iter().any(|host| host.has_another() && host.address() == address)
+        });
     }
 
     /// What came from whom so far.

@@ -54,12 +54,16 @@ impl Sums {
     /// # Errors
     /// [`Error::Corrupt`]: it has another sum.
     pub fn hold(&self, source_name: &str, has: &Summed) -> Result<(), Error> {
-        for (name, want, has) in [("BLAKE3", self.blake3, Some(has.blake3)), ("SHA-256", self.sha256, has.sha256)] {
+        for (name, want, has) in
+            [("BLAKE3", self.blake3, Some(has.blake3)), ("SHA-256", self.sha256, has.sha256)]
+        {
             if let (Some(want), Some(has)) = (want, has)
                 && want != has
             {
                 let (has, want) = (hex(&has), hex(&want));
-                let why = format!("the {name} of the file is {has}, and {want} was asked for: it is another file");
+                let why = format!(
+                    "the {name} of the file is {has}, and {want} was asked for: it is another file"
+                );
                 return Err(Error::Corrupt { source_name: source_name.to_owned(), why });
             }
         }
@@ -67,7 +71,12 @@ impl Sums {
     }
 
     /// Sums the regular file at `path` as it is on the disk: a part of it, or all.
-    pub(super) fn of_file(&self, path: &Path, part: Option<Range<u64>>, cancel: &Cancel) -> Result<Summed, Error> {
+    pub(super) fn of_file(
+        &self,
+        path: &Path,
+        part: Option<Range<u64>>,
+        cancel: &Cancel,
+    ) -> Result<Summed, Error> {
         let (file, meta) = open_regular(path)?;
         let mut source = Source::new(file, path, part.unwrap_or(0..meta.len()));
         let mut summer = self.summer();
@@ -82,7 +91,12 @@ impl Sums {
 
     /// Sums the `length` bytes that were written to a sink, read back from its device. All of its
     /// buffers are free.
-    pub(super) fn of_written(&self, sink: &mut Sink, length: u64, cancel: &Cancel) -> Result<Summed, Error> {
+    pub(super) fn of_written(
+        &self,
+        sink: &mut Sink,
+        length: u64,
+        cancel: &Cancel,
+    ) -> Result<Summed, Error> {
         sink.flush()?;
         let Some(mut buffer) = sink.buffer()? else { unreachable!("all streams have ended") };
         let mut summer = self.summer();
@@ -109,7 +123,9 @@ impl Summer {
     /// The sums of all that was taken.
     #[must_use]
     pub fn finish(self) -> Summed {
-        let sha256 = self.sha256.map(|context| context.finish().as_ref().try_into().expect("SHA-256 has 32 bytes"));
+        let sha256 = self
+            .sha256
+            .map(|context| context.finish().as_ref().try_into().expect("SHA-256 has 32 bytes"));
         Summed { blake3: *self.blake3.finalize().as_bytes(), sha256 }
     }
 }
@@ -122,7 +138,9 @@ impl std::fmt::Debug for Summer {
 
 fn changed(path: &Path, error: SourceError) -> Error {
     match error {
-        SourceError::Short { .. } => Error::Changed { source_name: path.display().to_string(), why: error.to_string() },
+        SourceError::Short { .. } => {
+            Error::Changed { source_name: path.display().to_string(), why: error.to_string() }
+        }
         SourceError::Io { path, source, .. } => Error::file(path, source),
     }
 }

@@ -17,7 +17,8 @@ pub(super) fn unchanged(
 ) -> Result<Outcome, Error> {
     let target = fetch.target().to_owned();
     let meta = target.symlink_metadata().map_err(|error| Error::file(&target, error))?;
-    let same_time = modified.is_some_and(|theirs| meta.modified().is_ok_and(|ours| same_time(theirs, ours, exact)));
+    let same_time = modified
+        .is_some_and(|theirs| meta.modified().is_ok_and(|ours| same_time(theirs, ours, exact)));
     if !meta.is_file() || length != Some(meta.len()) || !same_time {
         return Err(PlaceError::Exists(target).into());
     }
@@ -36,12 +37,14 @@ pub(super) fn unchanged(
     } else {
         None
     };
-    let (length, progress) = (meta.len(), Progress { length: Some(meta.len()), ..Default::default() });
+    let (length, progress) =
+        (meta.len(), Progress { length: Some(meta.len()), ..Default::default() });
     let (verified, sources, time) = (blake3.is_some(), Vec::new(), Duration::ZERO);
     Ok(Outcome { target, length, blake3, verified, unchanged: true, progress, sources, time })
 }
 
-/// Whether two times are the same as far as both ends tell and keep them: some do only to the second.
+/// Whether two times are the same as far as both ends tell and keep them: some do only to the
+/// second.
 pub(super) fn same_time(theirs: SystemTime, ours: SystemTime, exact: bool) -> bool {
     let since = |time: SystemTime| time.duration_since(UNIX_EPOCH).ok();
     let (Some(theirs), Some(ours)) = (since(theirs), since(ours)) else { return theirs == ours };

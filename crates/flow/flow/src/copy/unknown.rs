@@ -1,4 +1,5 @@
-//! A file of which nobody knows how long it is before it ends: one stream, from the beginning, every time.
+//! A file of which nobody knows how long it is before it ends: one stream, from the beginning,
+//! every time.
 
 use super::answer::{Asked, Form, MAX_LENGTH};
 use super::client::{Client, Reply};
@@ -48,22 +49,30 @@ pub(super) fn run(
         streams: 1,
         written: sink.describe().to_owned(),
     });
-    tell(&Event::Note("the server does not say how long the file is: an interruption will cost all of it".to_owned()));
+    tell(&Event::Note(
+        "the server does not say how long the file is: an interruption will cost all of it"
+            .to_owned(),
+    ));
     if matches!(reply.start.framing, Framing::Close) {
-        tell(&Event::Note("nor does it mark its end: that it is whole cannot be known without a sum".to_owned()));
+        tell(&Event::Note(
+            "nor does it mark its end: that it is whole cannot be known without a sum".to_owned(),
+        ));
     }
     let mut reply = Some(reply).filter(|_| has_body);
     let mut retries = 0;
     let received = loop {
         let attempt = match reply.take() {
             Some(reply) => Ok(reply),
-            None => {
-                client.ask(&source.address, &Asked { form: Some(Form::Plain), ..Asked::default() }, None, &fetch.cancel)
-            }
+            None => client.ask(
+                &source.address,
+                &Asked { form: Some(Form::Plain), ..Asked::default() },
+                None,
+                &fetch.cancel,
+            ),
         };
-        let trouble = match attempt
-            .and_then(|reply| receive(fetch, &source.address.to_string(), reply, &mut sink, retries, tell))
-        {
+        let trouble = match attempt.and_then(|reply| {
+            receive(fetch, &source.address.to_string(), reply, &mut sink, retries, tell)
+        }) {
             Ok(received) => break Ok(received),
             Err(trouble) => trouble,
         };
@@ -106,7 +115,13 @@ pub(super) fn run(
             let _ = fetch.place.discard(); // as above; the error is told
         }
     })?;
-    let progress = Progress { done: length, received: length, length: Some(length), retries, ..Progress::default() };
+    let progress = Progress {
+        done: length,
+        received: length,
+        length: Some(length),
+        retries,
+        ..Progress::default()
+    };
     let (target, verified) = (fetch.target().to_owned(), fetch.options.sums.any());
     let sources = vec![Served { source: source.address.to_string(), bytes: length }];
     let (blake3, time) = (Some(blake3), Duration::ZERO);
@@ -141,9 +156,11 @@ fn receive(
             break;
         }
         if stream.bytes > MAX_LENGTH {
-            return Err(
-                Error::Protocol { source_name: source_name.to_owned(), why: "sends without end".to_owned() }.into()
-            );
+            return Err(Error::Protocol {
+                source_name: source_name.to_owned(),
+                why: "sends without end".to_owned(),
+            }
+            .into());
         }
         if told.elapsed() >= PROGRESS_INTERVAL {
             told = Instant::now();

@@ -1,6 +1,8 @@
-//! Whether what is here is what a source has: its groups' values are asked for, 32 bytes for a megabyte.
+//! Whether what is here is what a source has: its groups' values are asked for, 32 bytes for a
+//! megabyte.
 //!
-//! So a copy goes on from another host than it began with, or from one on which the file has another entity tag.
+//! So a copy goes on from another host than it began with, or from one on which the file has
+//! another entity tag.
 
 use super::answer::{Asked, Form};
 use super::client::{Client, Reply};
@@ -12,10 +14,12 @@ use sprat_http::{Address, Cancel};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Groups that may lie between two that are asked for at once: fewer cost less than another request.
+/// Groups that may lie between two that are asked for at once: fewer cost less than another
+/// request.
 const MAX_GAP: u64 = 64;
 
-/// The groups of a file of `length` bytes that have other values at the source. None: it does not tell values.
+/// The groups of a file of `length` bytes that have other values at the source. None: it does not
+/// tell values.
 pub(super) fn differing(
     client: &Client,
     source: &Source,
@@ -35,7 +39,8 @@ pub(super) fn differing(
         let mut body = Body::new(&mut reply.wire, reply.start.framing);
         for group in run {
             let mut value = [0; 32];
-            body.fill_both(&mut value, &mut []).map_err(|error| fault(&source.address.to_string(), error))?;
+            body.fill_both(&mut value, &mut [])
+                .map_err(|error| fault(&source.address.to_string(), error))?;
             if groups.get(&group).is_some_and(|had| *had != value) {
                 differing.push(group);
             }

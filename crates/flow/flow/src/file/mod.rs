@@ -1,4 +1,5 @@
-//! Files at the ends of a transfer: read and written past the page cache, as many bytes at a time as a group has.
+//! Files at the ends of a transfer: read and written past the page cache, as many bytes at a time
+//! as a group has.
 
 mod place;
 mod regular;

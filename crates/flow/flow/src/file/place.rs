@@ -1,6 +1,7 @@
 //! Where a transfer writes, and how the whole file gets its name.
 //!
-//! `NAME` is written as `NAME.sprat-part`, with `NAME.sprat-journal` beside it, and appears only when it is whole and durable.
+//! `NAME` is written as `NAME.sprat-part`, with `NAME.sprat-journal` beside it, and appears only
+//! when it is whole and durable.
 
 use super::{irregular, xattrs};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags, Timespec, Timestamps};
@@ -22,7 +23,8 @@ const NAME_BYTES: usize = 255;
 const PART: &str = ".sprat-part";
 const JOURNAL: &str = ".sprat-journal";
 
-/// Permission bits that are kept: who may read, write and run. Never set-user-id and its like, which only this machine may give.
+/// Permission bits that are kept: who may read, write and run. Never set-user-id and its like,
+/// which only this machine may give.
 const MODE_BITS: u32 = 0o777;
 
 /// Why a file cannot have its name.
@@ -101,7 +103,9 @@ impl Place {
     #[must_use]
     pub fn of_part(name: &OsStr) -> Option<Self> {
         let stem = name.as_bytes().strip_suffix(PART.as_bytes())?;
-        Self::of(Path::new(OsStr::from_bytes(stem))).ok().filter(|place| place.part.as_os_str() == name)
+        Self::of(Path::new(OsStr::from_bytes(stem)))
+            .ok()
+            .filter(|place| place.part.as_os_str() == name)
     }
 
     /// Whether a name is one that a file has while it is on its way, or its journal.
@@ -165,7 +169,8 @@ impl Place {
         &self.journal
     }
 
-    /// Gives the part, whole and durable, its name, durably, and removes the journal. Without `force` no file of that name is touched.
+    /// Gives the part, whole and durable, its name, durably, and removes the journal. Without
+    /// `force` no file of that name is touched.
     ///
     /// # Errors
     /// [`PlaceError`]; the part is still there then.
@@ -174,16 +179,24 @@ impl Place {
         sync_directory(folder(&self.target))
     }
 
-    /// The same without waiting until the name is durable: for many files, before one [`sync_directory`].
+    /// The same without waiting until the name is durable: for many files, before one
+    /// [`sync_directory`].
     ///
     /// # Errors
     /// [`PlaceError`]; the part is still there then.
     pub fn name(&self, force: bool) -> Result<(), PlaceError> {
-        let failed = |errno: Errno| PlaceError::Io { path: self.target.clone(), source: errno.into() };
+        let failed =
+            |errno: Errno| PlaceError::Io { path: self.target.clone(), source: errno.into() };
         if force {
             rustix::fs::rename(&self.part, &self.target).map_err(failed)?;
         } else {
-            match rustix::fs::renameat_with(CWD, &self.part, CWD, &self.target, RenameFlags::NOREPLACE) {
+            match rustix::fs::renameat_with(
+                CWD,
+                &self.part,
+                CWD,
+                &self.target,
+                RenameFlags::NOREPLACE,
+            ) {
                 // Filesystems without that flag: a link fails as well when the name is taken.
                 Err(Errno::INVAL | Errno::NOSYS) => self.link(),
                 other => other,
@@ -258,7 +271,8 @@ impl Attributes {
     }
 }
 
-/// What this process takes from the mode of a new file. Read where the kernel tells it: asking by setting it is for one thread only.
+/// What this process takes from the mode of a new file. Read where the kernel tells it: asking by
+/// setting it is for one thread only.
 pub(crate) fn umask() -> u32 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
@@ -268,7 +282,10 @@ pub(crate) fn umask() -> u32 {
 fn timespec(time: SystemTime) -> Timespec {
     let nanos = |duration: std::time::Duration| i64::from(duration.subsec_nanos());
     match time.duration_since(UNIX_EPOCH) {
-        Ok(after) => Timespec { tv_sec: i64::try_from(after.as_secs()).unwrap_or(i64::MAX), tv_nsec: nanos(after) },
+        Ok(after) => Timespec {
+            tv_sec: i64::try_from(after.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: nanos(after),
+        },
         Err(error) => {
             let before = error.duration();
             let seconds = i64::try_from(before.as_secs()).unwrap_or(i64::MAX);

@@ -39,7 +39,8 @@ pub fn open_regular(path: &Path) -> Result<(File, Metadata), RegularError> {
     let failed = |source| RegularError::Io { path: path.to_owned(), source };
     check(path, &path.metadata().map_err(failed)?)?;
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let file = rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| failed(errno.into()))?;
+    let file =
+        rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| failed(errno.into()))?;
     let file = File::from(file);
     let meta = file.metadata().map_err(failed)?;
     check(path, &meta)?;

@@ -1,14 +1,19 @@
-//! Writes a file's groups wherever they belong, past the page cache, and knows which of them are durable.
+//! Writes a file's groups wherever they belong, past the page cache, and knows which of them are
+//! durable.
 //!
-//! Bytes go from the buffer they were received into to the device: `O_DIRECT` by io_uring, several groups at a time. Where a
-//! filesystem takes no `O_DIRECT`, the page cache is emptied behind the writer, for nobody is going to read from it. The space is set
-//! aside beforehand, and the length with it: a write that makes a file longer waits in most filesystems.
+//! Bytes go from the buffer they were received into to the device: `O_DIRECT` by io_uring, several
+//! groups at a time. Where a filesystem takes no `O_DIRECT`, the page cache is emptied behind the
+//! writer, for nobody is going to read from it. The space is set aside beforehand, and the length
+//! with it: a write that makes a file longer waits in most filesystems.
 
 use super::Attributes;
 use crate::group::GROUP_BYTES;
 use rustix::fs::{Advice, FallocateFlags};
 use rustix::io::Errno;
-use sprat_disk::{Access, AlignedBuf, BLOCK_BYTES, Completion, Disk, FileDisk, MAX_IN_FLIGHT, Op, OpenError, ReadAt};
+use sprat_disk::{
+    Access, AlignedBuf, BLOCK_BYTES, Completion, Disk, FileDisk, MAX_IN_FLIGHT, Op, OpenError,
+    ReadAt,
+};
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -31,12 +36,14 @@ const SYNC_TIME: Duration = Duration::from_secs(3);
 /// The ticket of a sync. Writes have their group's number.
 const SYNC: u64 = u64::MAX;
 
-/// How long the writes of a process that was killed may go on, and how often it is looked whether they have ended.
+/// How long the writes of a process that was killed may go on, and how often it is looked whether
+/// they have ended.
 const LAST_WRITES: Duration = Duration::from_millis(500);
 const LOOK: Duration = Duration::from_millis(20);
 
 const BUFFER_BYTES: usize = 1 << 20;
-const _: () = assert!(BUFFER_BYTES as u64 == GROUP_BYTES && BUFFER_BYTES.is_multiple_of(BLOCK_BYTES));
+const _: () =
+    assert!(BUFFER_BYTES as u64 == GROUP_BYTES && BUFFER_BYTES.is_multiple_of(BLOCK_BYTES));
 
 /// Why a file cannot be written.
 #[derive(Debug, Error)]
@@ -69,7 +76,9 @@ impl SinkError {
     pub(crate) fn at(path: &Path, bytes: u64, source: io::Error) -> Self {
         let path = path.to_owned();
         match source.raw_os_error().map(Errno::from_raw_os_error) {
-            Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => Self::NoSpace { path, bytes, source },
+            Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => {
+                Self::NoSpace { path, bytes, source }
+            }
             _ => Self::Io { path, source },
         }
     }
@@ -85,7 +94,8 @@ impl SinkError {
     }
 }
 
-/// Opens and locks a file. A process that was killed keeps its lock as long as its last writes are under way.
+/// Opens and locks a file. A process that was killed keeps its lock as long as its last writes are
+/// under way.
 fn open(path: &Path, access: Access) -> Result<FileDisk, OpenError> {
     let passes = |error: &OpenError| matches!(error, OpenError::Locked(_));
     sprat_host::retry(LAST_WRITES, LOOK, passes, || FileDisk::open(path, access))
@@ -118,12 +128,18 @@ pub struct Sink {
 }
 
 impl Sink {
-    /// Opens or creates the file at `path`, keeping what is in it, and sets space aside for all of `length` bytes. Gets along
-    /// with `buffers` groups in memory, at most [`MAX_BUFFERS`]. Direct access is done without where there is none.
+    /// Opens or creates the file at `path`, keeping what is in it, and sets space aside for all of
+    /// `length` bytes. Gets along with `buffers` groups in memory, at most [`MAX_BUFFERS`].
+    /// Direct access is done without where there is none.
     ///
     /// # Errors
     /// [`SinkError`]; a file that was made for nothing is removed.
-    pub fn open(path: &Path, access: Access, length: Option<u64>, buffers: usize) -> Result<Self, SinkError> {
+    pub fn open(
+        path: &Path,
+        access: Access,
+        length: Option<u64>,
+        buffers: usize,
+    ) -> Result<Self, SinkError> {
         let fresh = path.symlink_metadata().is_err();
         let disk = open(path, access).map_err(|error| match error {
             OpenError::Locked(path) => SinkError::Busy(path),
@@ -177,7 +193,8 @@ impl Sink {
         self.disk.as_ref().map_or("thrown away", |disk| disk.describe())
     }
 
-    /// A buffer for a group, when one is free; waits for the device if all are on their way to it. None: all are with other callers.
+    /// A buffer for a group, when one is free; waits for the device if all are on their way to it.
+    /// None: all are with other callers.
     ///
     /// # Errors
     /// A write failed, now or before.
@@ -203,17 +220,26 @@ impl Sink {
         self.free.push(buffer);
     }
 
-    /// Begins to write the first `len` bytes of `buffer` as group `group`. The same group is not written twice at a time.
+    /// Begins to write the first `len` bytes of `buffer` as group `group`. The same group is not
+    /// written twice at a time.
     ///
     /// # Errors
     /// A write failed, now or before.
     ///
     /// # Panics
     /// When a group that is not the last is not whole.
-    pub fn write(&mut self, group: u64, mut buffer: AlignedBuf, len: usize) -> Result<(), SinkError> {
+    pub fn write(
+        &mut self,
+        group: u64,
+        mut buffer: AlignedBuf,
+        len: usize,
+    ) -> Result<(), SinkError> {
         let offset = group * GROUP_BYTES;
         if let Some(length) = self.length {
-            assert!(len as u64 == (length - offset).min(GROUP_BYTES), "group {group} of {length} B has not {len} B");
+            assert!(
+                len as u64 == (length - offset).min(GROUP_BYTES),
+                "group {group} of {length} B has not {len} B"
+            );
         }
         let Some(disk) = &mut self.disk else {
             self.durable.push(group);
@@ -225,7 +251,9 @@ impl Sink {
         disk.submit(group, Op::Write { buffer, len: padded, offset, durable: false });
         self.writing += 1;
         self.collect()?;
-        if self.written.len() as u64 * GROUP_BYTES >= self.sync_bytes || self.last_sync.elapsed() >= SYNC_TIME {
+        if self.written.len() as u64 * GROUP_BYTES >= self.sync_bytes
+            || self.last_sync.elapsed() >= SYNC_TIME
+        {
             self.begin_sync();
         }
         Ok(())
@@ -273,12 +301,17 @@ impl Sink {
         Ok(())
     }
 
-    /// Makes the file `length` bytes long, gives it its attributes, and makes everything durable. Gives why the attributes could
-    /// not be had, where a filesystem has none: the file is right without them.
+    /// Makes the file `length` bytes long, gives it its attributes, and makes everything durable.
+    /// Gives why the attributes could not be had, where a filesystem has none: the file is
+    /// right without them.
     ///
     /// # Errors
     /// A write or a sync failed, now or before.
-    pub fn finish(&mut self, length: u64, attributes: &Attributes) -> Result<Option<io::Error>, SinkError> {
+    pub fn finish(
+        &mut self,
+        length: u64,
+        attributes: &Attributes,
+    ) -> Result<Option<io::Error>, SinkError> {
         self.flush()?;
         let Some(disk) = &self.disk else { return Ok(None) };
         let failed = |errno: Errno| SinkError::at(&self.path, length, errno.into());
@@ -297,7 +330,8 @@ impl Sink {
     /// When the group is thrown away, or `len` is more than the buffer holds.
     pub fn read(&self, group: u64, buffer: &mut AlignedBuf, len: usize) -> Result<(), SinkError> {
         let disk = self.disk.as_ref().expect("a file that is kept");
-        let read = disk.reader().read_at(buffer, len.next_multiple_of(BLOCK_BYTES), group * GROUP_BYTES);
+        let read =
+            disk.reader().read_at(buffer, len.next_multiple_of(BLOCK_BYTES), group * GROUP_BYTES);
         read.map_err(|error| SinkError::at(&self.path, 0, error))
     }
 
@@ -342,7 +376,9 @@ impl Sink {
 
     /// Begins to make durable what the kernel has, unless that is being done.
     fn begin_sync(&mut self) {
-        let Some(disk) = self.disk.as_mut().filter(|_| self.syncing.is_none() && !self.written.is_empty()) else {
+        let Some(disk) =
+            self.disk.as_mut().filter(|_| self.syncing.is_none() && !self.written.is_empty())
+        else {
             return;
         };
         disk.submit(SYNC, Op::Sync);
@@ -388,7 +424,10 @@ fn reserve(disk: &FileDisk, length: u64) -> io::Result<()> {
 
 /// The same error once more.
 fn copied(error: &io::Error) -> io::Error {
-    error.raw_os_error().map_or_else(|| io::Error::new(error.kind(), error.to_string()), io::Error::from_raw_os_error)
+    error.raw_os_error().map_or_else(
+        || io::Error::new(error.kind(), error.to_string()),
+        io::Error::from_raw_os_error,
+    )
 }
 
 /// Numbers as runs without gaps.

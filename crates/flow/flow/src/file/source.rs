@@ -1,7 +1,9 @@
-//! A range of a file, read ahead and in order, in blocks that are groups (or parts of some, at the range's ends).
+//! A range of a file, read ahead and in order, in blocks that are groups (or parts of some, at the
+//! range's ends).
 //!
-//! What the page cache has is taken from there. What it has not is read past it, several blocks at a time, so that a file larger
-//! than memory pushes nobody else's pages out; where the filesystem knows no such reads, pages are given back behind us.
+//! What the page cache has is taken from there. What it has not is read past it, several blocks at
+//! a time, so that a file larger than memory pushes nobody else's pages out; where the filesystem
+//! knows no such reads, pages are given back behind us.
 
 use crate::group::GROUP_BYTES;
 use rustix::fs::{Advice, FsWord, Mode, OFlags};
@@ -23,7 +25,8 @@ pub const DEPTH: usize = 4;
 /// Up to this many bytes a range is read through the page cache: a ring is not worth its making.
 pub const SMALL: u64 = 256 << 10;
 
-/// Bytes between two looks whether the page cache has a block: it reads and evicts by larger parts, mostly.
+/// Bytes between two looks whether the page cache has a block: it reads and evicts by larger parts,
+/// mostly.
 const LOOK: usize = 128 << 10;
 
 /// What `statfs` calls filesystems that have no other place than memory: tmpfs and ramfs.
@@ -112,12 +115,22 @@ struct Block {
 }
 
 impl Source {
-    /// Reads `range` of `file`, which is open for reading, without `O_DIRECT`. `path` is for messages.
+    /// Reads `range` of `file`, which is open for reading, without `O_DIRECT`. `path` is for
+    /// messages.
     #[must_use]
     pub fn new(file: File, path: &Path, range: Range<u64>) -> Self {
         let buffer = AlignedBuf::zeroed(0);
-        let in_memory = rustix::fs::fstatfs(&file).is_ok_and(|told| IN_MEMORY.contains(&told.f_type));
-        Self { path: path.to_owned(), file, left: range, buffer, in_memory, tells_cached: true, ahead: None }
+        let in_memory =
+            rustix::fs::fstatfs(&file).is_ok_and(|told| IN_MEMORY.contains(&told.f_type));
+        Self {
+            path: path.to_owned(),
+            file,
+            left: range,
+            buffer,
+            in_memory,
+            tells_cached: true,
+            ahead: None,
+        }
     }
 
     /// The part of the range that was not lent yet.
@@ -161,7 +174,8 @@ impl Source {
         Ok(self.next_block()?.map(Piece::Bytes))
     }
 
-    /// Whether the page cache has a block, as far as a look here and there tells: what is missed costs time, no more.
+    /// Whether the page cache has a block, as far as a look here and there tells: what is missed
+    /// costs time, no more.
     fn has_cached(&mut self, bytes: &Range<u64>) -> bool {
         if self.ahead.as_ref().is_some_and(|ahead| !ahead.blocks.is_empty()) {
             return false;
@@ -206,10 +220,8 @@ impl Source {
     fn take_read(&mut self, bytes: &Range<u64>) -> Result<usize, SourceError> {
         let ahead = match &mut self.ahead {
             Some(ahead) => ahead,
-            none => none.insert(Ahead::new(&self.file, &self.path).map_err(|source| SourceError::Io {
-                path: self.path.clone(),
-                at: bytes.start,
-                source,
+            none => none.insert(Ahead::new(&self.file, &self.path).map_err(|source| {
+                SourceError::Io { path: self.path.clone(), at: bytes.start, source }
             })?),
         };
         // The buffer that was lent last is free again.
@@ -243,7 +255,8 @@ impl Source {
 }
 
 impl Ahead {
-    /// For `file`, opened once more: direct I/O is for a whole open file, and the page cache is asked through the other.
+    /// For `file`, opened once more: direct I/O is for a whole open file, and the page cache is
+    /// asked through the other.
     fn new(file: &File, path: &Path) -> io::Result<Self> {
         let again = format!("/proc/self/fd/{}", file.as_raw_fd());
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
@@ -264,7 +277,8 @@ impl Ahead {
         }
         loop {
             while let Some(completion) = self.disk.poll() {
-                let index = usize::try_from(completion.ticket - self.first).expect("within the depth");
+                let index =
+                    usize::try_from(completion.ticket - self.first).expect("within the depth");
                 let buffer = completion.buffer.expect("reads bring theirs back");
                 self.blocks[index].done = Some((completion.result, buffer));
             }
@@ -285,7 +299,8 @@ impl Ahead {
         let len = wanted.next_multiple_of(BLOCK_BYTES);
         let buffer = self.spare.pop().unwrap_or_else(|| AlignedBuf::zeroed(BLOCK));
         let ticket = self.first + self.blocks.len() as u64;
-        self.disk.submit(ticket, Op::Read { buffer, len, wanted, offset: bytes.start - start as u64 });
+        self.disk
+            .submit(ticket, Op::Read { buffer, len, wanted, offset: bytes.start - start as u64 });
         self.next = bytes.end;
         self.blocks.push_back(Block { bytes, done: None });
     }

@@ -1,7 +1,9 @@
-//! What of a file has arrived for good: groups are written down here when their bytes are durable, not before.
+//! What of a file has arrived for good: groups are written down here when their bytes are durable,
+//! not before.
 //!
-//! So a transfer that was killed, or whose machine lost power, goes on from here: what the journal has is on the disk, and only what it lacks
-//! is fetched. A group's record follows the sync of its bytes, and a torn record is no record.
+//! So a transfer that was killed, or whose machine lost power, goes on from here: what the journal
+//! has is on the disk, and only what it lacks is fetched. A group's record follows the sync of its
+//! bytes, and a torn record is no record.
 
 mod record;
 
@@ -15,7 +17,8 @@ use std::fs::File;
 use std::io::{self, Read, Seek as _, SeekFrom, Write as _};
 use std::path::Path;
 
-/// Most bytes of a journal for a file of `length`: each group's record on its own, several times over.
+/// Most bytes of a journal for a file of `length`: each group's record on its own, several times
+/// over.
 fn most_bytes(length: u64) -> u64 {
     (1 << 16) + count(length).saturating_mul(4 * 64)
 }
@@ -27,7 +30,8 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Begins a journal at `path`, in the place of one that may be there, for the transfer of a file.
+    /// Begins a journal at `path`, in the place of one that may be there, for the transfer of a
+    /// file.
     ///
     /// # Errors
     /// The filesystem's.
@@ -38,7 +42,8 @@ impl Journal {
         Ok(Self { file })
     }
 
-    /// Takes up the journal at `path`, for a file of `length` bytes, cutting a torn end. None: there is none that can be read.
+    /// Takes up the journal at `path`, for a file of `length` bytes, cutting a torn end. None:
+    /// there is none that can be read.
     ///
     /// # Errors
     /// The filesystem's.

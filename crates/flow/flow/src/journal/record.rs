@@ -6,8 +6,8 @@
 //! kind 1  = the source, once, at the beginning: JSON of `Identity`
 //! kind 2  = groups that are durable: first:u64 value:[u8; 32]*
 //! ```
-//! Numbers are little-endian. The first record that is cut short or has another sum is the journal's end: it was being written when the
-//! machine stopped.
+//! Numbers are little-endian. The first record that is cut short or has another sum is the
+//! journal's end: it was being written when the machine stopped.
 
 use crate::group::{self, Value};
 use serde::{Deserialize, Serialize};
@@ -39,11 +39,13 @@ pub struct Identity {
     pub source: String,
     /// Bytes of the file.
     pub length: u64,
-    /// What tells this state of the file from others, as the source says it: an entity tag, or a date.
+    /// What tells this state of the file from others, as the source says it: an entity tag, or a
+    /// date.
     pub validator: String,
     /// What tells the file that the bytes were written to from another of that name.
     pub part: String,
-    /// The boot of this machine in which the journal was begun or last taken up; empty when not known.
+    /// The boot of this machine in which the journal was begun or last taken up; empty when not
+    /// known.
     pub boot: String,
 }
 
@@ -89,7 +91,8 @@ pub fn groups(bytes: &mut Vec<u8>, groups: &BTreeMap<u64, Value>) {
     }
 }
 
-/// Reads a journal. None: it is none of ours, of another version, or was cut before it said what it is for.
+/// Reads a journal. None: it is none of ours, of another version, or was cut before it said what it
+/// is for.
 #[must_use]
 pub fn parse(bytes: &[u8]) -> Option<Parsed> {
     let rest = bytes.strip_prefix(&MAGIC)?;

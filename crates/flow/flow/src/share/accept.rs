@@ -30,25 +30,31 @@ const RETRY_AFTER: u64 = 5;
 const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// Listens at all addresses; gives what they are.
-pub(super) fn listen(addresses: &[SocketAddr], receives: bool) -> Result<Vec<(TcpListener, SocketAddr)>, ShareError> {
+pub(super) fn listen(
+    addresses: &[SocketAddr],
+    receives: bool,
+) -> Result<Vec<(TcpListener, SocketAddr)>, ShareError> {
     if addresses.is_empty() {
         return Err(ShareError::Nowhere);
     }
     let listen = |address: &SocketAddr| {
-        listen_at(*address, receives).map_err(|source| ShareError::Listen { address: *address, source })
+        listen_at(*address, receives)
+            .map_err(|source| ShareError::Listen { address: *address, source })
     };
     addresses.iter().map(listen).collect()
 }
 
 fn listen_at(address: SocketAddr, receives: bool) -> io::Result<(TcpListener, SocketAddr)> {
-    let socket = socket2::Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    let socket =
+        socket2::Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
     if address.is_ipv6() {
         // `[::]` is every address there is, of both kinds.
         socket.set_only_v6(address.ip() != IpAddr::V6(Ipv6Addr::UNSPECIFIED))?;
     }
     if receives {
-        // Before listening: connections have it from here, and agree on the scale of the window by it, for good.
+        // Before listening: connections have it from here, and agree on the scale of the window by
+        // it, for good.
         enlarge(&socket, Buffer::Receive, RECEIVE_BUFFER)?;
     }
     socket.set_nonblocking(true)?;
@@ -65,7 +71,8 @@ pub(super) fn run(shared: &Arc<Shared>, listeners: &[(TcpListener, SocketAddr)],
     loop {
         let mut waited = vec![PollFd::new(woken, PollFlags::IN)];
         if !pause {
-            waited.extend(listeners.iter().map(|(listener, _)| PollFd::new(listener, PollFlags::IN)));
+            waited
+                .extend(listeners.iter().map(|(listener, _)| PollFd::new(listener, PollFlags::IN)));
         }
         let has_waiting = !shared.connections().waiting.is_empty();
         let timeout = if pause || has_waiting { Some(&PAUSE) } else { None };
@@ -80,7 +87,8 @@ pub(super) fn run(shared: &Arc<Shared>, listeners: &[(TcpListener, SocketAddr)],
             match listener.accept() {
                 Ok((socket, peer)) => begin(shared, socket, peer),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // One that is gone again says nothing of the next; want of descriptors or memory does.
+                // One that is gone again says nothing of the next; want of descriptors or memory
+                // does.
                 Err(error) if is_want(&error) => pause = true,
                 Err(_) => {}
             }
@@ -113,14 +121,24 @@ fn begin(shared: &Arc<Shared>, socket: TcpStream, peer: SocketAddr) {
 
 /// Serves a connection on a thread of its own.
 fn serve(place: Place, peer: SocketAddr) {
-    let spawned = std::thread::Builder::new().name("share-connection".to_owned()).spawn(move || {
-        let (shared, held) = (place.shared.clone(), place.held.clone());
-        let channel = Socket::new(held.socket.clone(), shared.limits.patience)
-            .and_then(|socket| Channel::new(socket, shared.tls.as_ref()));
-        if let Ok(channel) = channel {
-            Connection { shared, held, channel, peer, came: Vec::new(), paced: None, lane: None }.serve();
-        }
-    });
+    let spawned =
+        std::thread::Builder::new().name("share-connection".to_owned()).spawn(move || {
+            let (shared, held) = (place.shared.clone(), place.held.clone());
+            let channel = Socket::new(held.socket.clone(), shared.limits.patience)
+                .and_then(|socket| Channel::new(socket, shared.tls.as_ref()));
+            if let Ok(channel) = channel {
+                Connection {
+                    shared,
+                    held,
+                    channel,
+                    peer,
+                    came: Vec::new(),
+                    paced: None,
+                    lane: None,
+                }
+                .serve();
+            }
+        });
     drop(spawned);
 }
 
@@ -142,7 +160,9 @@ fn apologise(shared: &Shared, mut socket: &TcpStream) {
         return;
     }
     let text = "too many connections\n";
-    let head = Head::new(503).field("Retry-After", RETRY_AFTER).field("Content-Type", "text/plain; charset=utf-8");
+    let head = Head::new(503)
+        .field("Retry-After", RETRY_AFTER)
+        .field("Content-Type", "text/plain; charset=utf-8");
     let head = head.field("Content-Length", text.len()).finish(false);
     let _ = socket.write(&[&head, text.as_bytes()].concat());
     // Its request may have come already: unread bytes would be answered by a reset.

@@ -1,4 +1,5 @@
-//! Who may see what is shared: those who know a token, and of one file those who have a ticket from them.
+//! Who may see what is shared: those who know a token, and of one file those who have a ticket from
+//! them.
 
 use super::ticket::{self, Seal};
 use sprat_http::server::request::Request;
@@ -85,7 +86,8 @@ impl Tokens {
     /// # Errors
     /// [`TokenError`].
     pub fn read(path: &Path) -> Result<Self, TokenError> {
-        let text = std::fs::read_to_string(path).map_err(|source| TokenError::Io { path: path.to_owned(), source })?;
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| TokenError::Io { path: path.to_owned(), source })?;
         let mut all = Vec::new();
         for (at, line) in text.lines().enumerate() {
             let token = line.trim();
@@ -129,13 +131,17 @@ impl Tokens {
         }
         // Who has a ticket that is over may have a cookie.
         if let (Some(ticket), Some(target)) = (parameter(ticket::PARAMETER), &request.target)
-            && self.all.iter().fold(false, |found, (one, _)| found | Seal::of(one).opens(&ticket, target))
+            && self
+                .all
+                .iter()
+                .fold(false, |found, (one, _)| found | Seal::of(one).opens(&ticket, target))
         {
             return Some(Proof::Ticket);
         }
         let cookies = request.field("cookie")?;
         let mut pairs = cookies.split(';').filter_map(|pair| pair.trim().split_once('='));
-        let found = pairs.find_map(|(name, value)| (name == COOKIE).then(|| self.cookie_seal(value))?);
+        let found =
+            pairs.find_map(|(name, value)| (name == COOKIE).then(|| self.cookie_seal(value))?);
         found.map(|(seal, right)| Proof::Head(seal, right))
     }
 
@@ -174,7 +180,10 @@ impl Tokens {
 }
 
 fn in_cookie(hash: blake3::Hash) -> String {
-    blake3::derive_key("sprat share, cookie, 1", hash.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+    blake3::derive_key("sprat share, cookie, 1", hash.as_bytes())
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }
 
 impl fmt::Debug for Tokens {

@@ -91,7 +91,9 @@ impl Shared {
             return told.into();
         }
         match self.root.find(names) {
-            Ok(Found::File(..)) if target.has_slash() => refuse(request, 404, "that is a file, not a directory"),
+            Ok(Found::File(..)) if target.has_slash() => {
+                refuse(request, 404, "that is a file, not a directory")
+            }
             Ok(Found::File(file, metadata)) => {
                 let version = Version::of(&metadata);
                 let name = names.last().map(|name| &name[..]).unwrap_or_default();
@@ -113,19 +115,32 @@ impl Shared {
             Ok(Found::Directory(..)) if proof == Proof::Ticket => stranger(request),
             Ok(Found::Directory(..)) if !target.has_slash() => {
                 // So that relative links lead into it.
-                let query = if target.query().is_empty() { String::new() } else { format!("?{}", target.query()) };
-                let head = Head::new(301).field("Location", format_args!("{}/{query}", target.encoded()));
+                let query = if target.query().is_empty() {
+                    String::new()
+                } else {
+                    format!("?{}", target.query())
+                };
+                let head =
+                    Head::new(301).field("Location", format_args!("{}/{query}", target.encoded()));
                 text(request, head, "that is a directory\n").into()
             }
             Ok(Found::Directory(directory, _)) => self.directory(request, target, directory, proof),
             Err(Lost::Missing) => refuse(request, 404, "there is no such file"),
             Err(Lost::Forbidden) => refuse(request, 403, "the server may not read that"),
-            Err(Lost::Busy) => text(request, Head::new(503).field("Retry-After", 1), "try again soon\n").into(),
+            Err(Lost::Busy) => {
+                text(request, Head::new(503).field("Retry-After", 1), "try again soon\n").into()
+            }
             Err(Lost::Io(error)) => refuse(request, 500, &error.to_string()),
         }
     }
 
-    fn directory(&self, request: &Request, target: &Target, directory: File, proof: Proof) -> Answer {
+    fn directory(
+        &self,
+        request: &Request,
+        target: &Target,
+        directory: File,
+        proof: Proof,
+    ) -> Answer {
         let form = match target.parameter("format").as_deref() {
             Some("json") => Form::Json,
             Some("jsonl") => Form::Lines,
@@ -141,7 +156,8 @@ impl Shared {
         let head = Head::new(200).field("Vary", "Accept");
         if matches!(form, Form::Lines) {
             let recursive = target.parameter("recursive").is_some_and(|value| value != "0");
-            let head = head.field("Cache-Control", "no-cache").field("Content-Type", "application/jsonl");
+            let head =
+                head.field("Cache-Control", "no-cache").field("Content-Type", "application/jsonl");
             let head = if request.old { head } else { head.field("Transfer-Encoding", "chunked") };
             let names = target.names().to_vec();
             let body = if request.method == Method::Head { Body::Empty } else { Body::Lines };
@@ -152,7 +168,9 @@ impl Shared {
         }
         let listing = match list(&self.root, target.names(), &directory) {
             Ok(listing) => listing,
-            Err(error) => return refuse(request, 500, &format!("the directory cannot be read: {error}")),
+            Err(error) => {
+                return refuse(request, 500, &format!("the directory cannot be read: {error}"));
+            }
         };
         let (head, body) = match form {
             Form::Json => (
@@ -167,35 +185,49 @@ impl Shared {
                     Proof::Head(seal, _) => (head.field("Cache-Control", "no-store"), Some(seal)),
                     _ => (head.field("Cache-Control", "no-cache"), None),
                 };
-                (with_policy(head), page(&listing, target, &host, self.tls.is_some(), seal).into_bytes())
+                (
+                    with_policy(head),
+                    page(&listing, target, &host, self.tls.is_some(), seal).into_bytes(),
+                )
             }
         };
         finish(request, head, Body::Text(body)).into()
     }
 
-    /// Takes the token out of a browser's address, where its history and others would see it, into a cookie.
+    /// Takes the token out of a browser's address, where its history and others would see it, into
+    /// a cookie.
     fn token_to_cookie(&self, request: &Request, target: &Target) -> Answer {
         let token = target.parameter("token").unwrap_or_default();
         let secure = if self.tls.is_some() { "; Secure" } else { "" };
-        let cookie = format!("{COOKIE}={}; Path=/; HttpOnly; SameSite=Strict{secure}", Tokens::cookie(&token));
+        let cookie = format!(
+            "{COOKIE}={}; Path=/; HttpOnly; SameSite=Strict{secure}",
+            Tokens::cookie(&token)
+        );
         let path = target.encoded();
         let slash = if path.ends_with('/') { "" } else { "/" };
-        let head = Head::new(303).field("Location", format_args!("{path}{slash}")).field("Set-Cookie", cookie);
+        let head = Head::new(303)
+            .field("Location", format_args!("{path}{slash}"))
+            .field("Set-Cookie", cookie);
         text(request, head.field("Cache-Control", "no-store"), "the token is known now\n").into()
     }
 
     /// What is the server's own.
     fn own(&self, request: &Request, target: &Target) -> Answer {
-        let [_, name] = target.names() else { return refuse(request, 404, "there is no such file") };
+        let [_, name] = target.names() else {
+            return refuse(request, 404, "there is no such file");
+        };
         if name == "transfers" {
             let (live, past) = self.transfers.snapshot();
             let body = json!({ "live": live, "past": past }).to_string().into_bytes();
-            let head = Head::new(200).field("Content-Type", "application/json").field("Cache-Control", "no-store");
+            let head = Head::new(200)
+                .field("Content-Type", "application/json")
+                .field("Cache-Control", "no-store");
             return finish(request, head, Body::Text(body)).into();
         }
         match PARTS.iter().find(|(part, ..)| name == part) {
             Some((_, kind, content)) => {
-                let head = Head::new(200).field("Content-Type", kind).field("Cache-Control", "no-cache");
+                let head =
+                    Head::new(200).field("Content-Type", kind).field("Cache-Control", "no-cache");
                 finish(request, head, Body::Text(content.as_bytes().to_vec())).into()
             }
             None => refuse(request, 404, "there is no such file"),
@@ -211,7 +243,11 @@ impl Shared {
         let Lines { directory, names, recursive } = lines;
         let (entries, left_out) = walk(&self.root, names, directory, *recursive, &mut put)?;
         let LeftOut { named, hidden } = left_out;
-        writeln!(out, "{}", json!({ "end": true, "entries": entries, "left_out": named, "hidden": hidden }))
+        writeln!(
+            out,
+            "{}",
+            json!({ "end": true, "entries": entries, "left_out": named, "hidden": hidden })
+        )
     }
 }
 

@@ -43,7 +43,13 @@ pub(super) struct FileContent<'a> {
 
 impl FileContent<'_> {
     /// Sends a head and what follows it.
-    pub(super) fn send(&self, channel: &mut Channel, head: &[u8], body: &Body, going: &Going) -> Result<(), Broken> {
+    pub(super) fn send(
+        &self,
+        channel: &mut Channel,
+        head: &[u8],
+        body: &Body,
+        going: &Going,
+    ) -> Result<(), Broken> {
         match body {
             Body::Empty => channel.send(&[head])?,
             Body::Text(text) => channel.send(&[head, text])?,
@@ -81,10 +87,14 @@ impl FileContent<'_> {
             let start = source.left().start;
             let group = start / GROUP_BYTES;
             let known = if verified { self.known(group) } else { None };
-            // What is sent out of the page cache is whatever it has when it leaves, and again when it is sent again: only where the
-            // client verifies it.
+            // What is sent out of the page cache is whatever it has when it leaves, and again when
+            // it is sent again: only where the client verifies it.
             let by_reference = verified && !channel.encrypts();
-            let piece = if by_reference { source.next_piece()? } else { source.next_block()?.map(Piece::Bytes) };
+            let piece = if by_reference {
+                source.next_piece()?
+            } else {
+                source.next_block()?.map(Piece::Bytes)
+            };
             let piece = piece.expect("something is left");
             let value = match (&piece, verified) {
                 (_, false) => None,
@@ -105,7 +115,11 @@ impl FileContent<'_> {
                     channel.send_with_more(before)?;
                     let sent = channel.send_cached(self.file, &bytes)?;
                     if start + sent < end {
-                        return Err(SourceError::Short { path: self.path.to_owned(), at: start + sent }.into());
+                        return Err(SourceError::Short {
+                            path: self.path.to_owned(),
+                            at: start + sent,
+                        }
+                        .into());
                     }
                     channel.send(&[value])?;
                 }
@@ -124,7 +138,11 @@ impl FileContent<'_> {
         if self.fresh { None } else { self.values.get(&self.version, group) }
     }
 
-    fn computed(&self, group: u64, sum: impl FnOnce(&mut Summing) -> Result<(), Broken>) -> Result<Value, Broken> {
+    fn computed(
+        &self,
+        group: u64,
+        sum: impl FnOnce(&mut Summing) -> Result<(), Broken>,
+    ) -> Result<Value, Broken> {
         let mut summing = Summing::begin(self.version.size, group);
         sum(&mut summing)?;
         let value = summing.value();
@@ -135,12 +153,19 @@ impl FileContent<'_> {
     }
 
     /// Sums what the page cache has, in pieces that stay in the processor's.
-    fn sum(&self, bytes: &Range<u64>, room: &mut Vec<u8>, summing: &mut Summing) -> Result<(), Broken> {
+    fn sum(
+        &self,
+        bytes: &Range<u64>,
+        room: &mut Vec<u8>,
+        summing: &mut Summing,
+    ) -> Result<(), Broken> {
         room.resize(PIECE, 0);
         for at in bytes.clone().step_by(PIECE) {
             let length = usize::try_from(bytes.end - at).map_or(PIECE, |left| left.min(PIECE));
             let failed = |source: io::Error| match source.kind() {
-                io::ErrorKind::UnexpectedEof => SourceError::Short { path: self.path.to_owned(), at: bytes.end - 1 },
+                io::ErrorKind::UnexpectedEof => {
+                    SourceError::Short { path: self.path.to_owned(), at: bytes.end - 1 }
+                }
                 _ => SourceError::Io { path: self.path.to_owned(), at, source },
             };
             self.file.read_exact_at(&mut room[..length], at).map_err(failed)?;
@@ -149,8 +174,15 @@ impl FileContent<'_> {
         Ok(())
     }
 
-    /// Sends only the values of a part's groups, each as soon as it is known: who asks has the bytes from elsewhere.
-    fn send_values(&self, channel: &mut Channel, head: &[u8], part: &Range<u64>, going: &Going) -> Result<(), Broken> {
+    /// Sends only the values of a part's groups, each as soon as it is known: who asks has the
+    /// bytes from elsewhere.
+    fn send_values(
+        &self,
+        channel: &mut Channel,
+        head: &[u8],
+        part: &Range<u64>,
+        going: &Going,
+    ) -> Result<(), Broken> {
         let (mut source, mut before, mut start) = (None, head, part.start);
         while start < part.end {
             let (group, end) = (start / GROUP_BYTES, part.end.min(start + GROUP_BYTES));
@@ -188,7 +220,8 @@ impl FileContent<'_> {
         Ok(Source::new(file, self.path, part.clone()))
     }
 
-    /// Before the last block leaves: whether all were of one version. What was sent of another is without its end then.
+    /// Before the last block leaves: whether all were of one version. What was sent of another is
+    /// without its end then.
     fn check(&self, last: bool) -> Result<(), Broken> {
         if !last {
             return Ok(());

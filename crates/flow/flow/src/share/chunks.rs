@@ -34,9 +34,11 @@ impl<'a> Chunks<'a> {
         }
         match self.plain {
             true => self.channel.send(&[&self.gathered])?,
-            false => {
-                self.channel.send(&[format!("{:x}\r\n", self.gathered.len()).as_bytes(), &self.gathered, b"\r\n"])?
-            }
+            false => self.channel.send(&[
+                format!("{:x}\r\n", self.gathered.len()).as_bytes(),
+                &self.gathered,
+                b"\r\n",
+            ])?,
         }
         self.sent += self.gathered.len() as u64;
         self.gathered.clear();

@@ -146,9 +146,14 @@ impl Connection {
         let body = format!("{}\n", refused.what).into_bytes();
         let head = Head::new(refused.status).field("Content-Type", "text/plain; charset=utf-8");
         let head = head.field("Content-Length", body.len());
-        let head = if matches!(refused.status, 405 | 501) { head.field("Allow", self.shared.allowed()) } else { head };
+        let head = if matches!(refused.status, 405 | 501) {
+            head.field("Allow", self.shared.allowed())
+        } else {
+            head
+        };
         let sent = self.channel.send(&[&head.finish(false), &body]);
-        let (status, bytes, error) = (refused.status, body.len() as u64, sent.err().map(|error| error.to_string()));
+        let (status, bytes, error) =
+            (refused.status, body.len() as u64, sent.err().map(|error| error.to_string()));
         self.tell(None, Sent { status, bytes, error, ..Sent::default() }, Instant::now());
         Then::Close
     }
@@ -188,13 +193,19 @@ impl Connection {
             return None;
         }
         let host = host.unwrap_or_default();
-        let what = format!("{host:?} is no name of this share; use its address, or sprat share --host-name NAME");
+        let what = format!(
+            "{host:?} is no name of this share; use its address, or sprat share --host-name NAME"
+        );
         Some(Refused { status: 421, what })
     }
 
     fn send(&mut self, request: &Request, answer: Answer, keep: bool, began: Instant) -> Then {
         let Answer { decision: Decision { head, body }, content } = answer;
-        let mut sent = Sent { status: head.status(), verified: matches!(body, Body::Verified(_)), ..Sent::default() };
+        let mut sent = Sent {
+            status: head.status(),
+            verified: matches!(body, Body::Verified(_)),
+            ..Sent::default()
+        };
         let head = head.finish(keep);
         let path = request.target.as_ref().map_or_else(|| "*".to_owned(), Target::encoded);
         let result = match (&body, &content) {
@@ -203,13 +214,15 @@ impl Connection {
                 sent.bytes = body.length();
                 self.channel.send(&[&head, text]).map_err(Broken::from)
             }
-            (Body::Lines, Content::Lines(lines)) => match self.send_lines(&head, lines, request.old) {
-                Ok(bytes) => {
-                    sent.bytes = bytes;
-                    Ok(())
+            (Body::Lines, Content::Lines(lines)) => {
+                match self.send_lines(&head, lines, request.old) {
+                    Ok(bytes) => {
+                        sent.bytes = bytes;
+                        Ok(())
+                    }
+                    Err(error) => Err(error.into()),
                 }
-                Err(error) => Err(error.into()),
-            },
+            }
             (_, Content::File(file, version, below)) => {
                 self.send_file((file, *version, below), request, (&head, &body), &mut sent)
             }
@@ -235,8 +248,13 @@ impl Connection {
     ) -> Result<(), Broken> {
         let tcp = self.channel.tcp();
         let address = request.target.as_ref().map_or_else(String::new, Target::encoded);
-        let mut going =
-            self.shared.transfers.begin(tcp.clone(), self.peer, &address, (sent.verified, false), body.length());
+        let mut going = self.shared.transfers.begin(
+            tcp.clone(),
+            self.peer,
+            &address,
+            (sent.verified, false),
+            body.length(),
+        );
         if self.paced.is_none() {
             // Where the kernel refuses, it goes at the kernel's own pace.
             self.paced = self.shared.pacer.add(&tcp, self.shared.pace).ok();
@@ -271,6 +289,17 @@ impl Connection {
         let network = sprat_pace::path::Path::of(&*self.channel.tcp()).ok();
         let Sent { status, bytes, verified, summed, error } = sent;
         let (peer, took) = (self.peer, began.elapsed());
-        observer(&Event { peer, method, path, status, bytes, verified, summed, took, network, error });
+        observer(&Event {
+            peer,
+            method,
+            path,
+            status,
+            bytes,
+            verified,
+            summed,
+            took,
+            network,
+            error,
+        });
     }
 }

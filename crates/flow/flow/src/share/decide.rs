@@ -48,25 +48,32 @@ impl Body {
             Self::Verified(part) => verified_length(part),
             Self::Values(part) => values_length(part),
             Self::Parts(parts, end) => {
-                let parts = parts.iter().map(|(head, part)| head.len() as u64 + (part.end - part.start));
+                let parts =
+                    parts.iter().map(|(head, part)| head.len() as u64 + (part.end - part.start));
                 parts.sum::<u64>() + end.len() as u64
             }
         }
     }
 }
 
-/// Decides on a GET or HEAD for a file of content type `kind`, which is offered as a download under the name `save_as` if there is one.
+/// Decides on a GET or HEAD for a file of content type `kind`, which is offered as a download under
+/// the name `save_as` if there is one.
 #[must_use]
 pub fn decide(request: &Request, version: &Version, kind: &str, save_as: Option<&str>) -> Decision {
     let (tag, size) = (version.tag(), version.size);
     let common = |status| {
-        let head = Head::new(status).field("ETag", &tag).field("Last-Modified", version.modified.http());
+        let head =
+            Head::new(status).field("ETag", &tag).field("Last-Modified", version.modified.http());
         // All forms have one tag: it says which version of the file, and `Vary` keeps them apart.
-        head.field("Accept-Ranges", "bytes").field("Vary", "Accept").field("Cache-Control", "no-cache, no-transform")
+        head.field("Accept-Ranges", "bytes")
+            .field("Vary", "Accept")
+            .field("Cache-Control", "no-cache, no-transform")
     };
-    let verdict = condition::judge(request, condition::Version { tag: &tag, modified: version.modified });
+    let verdict =
+        condition::judge(request, condition::Version { tag: &tag, modified: version.modified });
     // Ranges are for GET alone.
-    let range = request.field("range").filter(|_| verdict == Verdict::Go && request.method == Method::Get);
+    let range =
+        request.field("range").filter(|_| verdict == Verdict::Go && request.method == Method::Get);
     match verdict {
         Verdict::NotModified => return Decision { head: common(304), body: Body::Empty },
         Verdict::Failed => return text(request, common(412), "this version of the file is gone\n"),
@@ -86,9 +93,13 @@ pub fn decide(request: &Request, version: &Version, kind: &str, save_as: Option<
             return text(request, head, &format!("the file has {size} bytes\n"));
         }
         Asked::Parts(parts) => match &parts[..] {
-            [part] if grouped.is_some() && !(is_edge(part.start, size) && is_edge(part.end, size)) => {
+            [part]
+                if grouped.is_some() && !(is_edge(part.start, size) && is_edge(part.end, size)) =>
+            {
                 let head = common(416).field("Content-Range", format_args!("bytes */{size}"));
-                let what = format!("in this form a range begins and ends with a group of {GROUP_BYTES} bytes\n");
+                let what = format!(
+                    "in this form a range begins and ends with a group of {GROUP_BYTES} bytes\n"
+                );
                 return text(request, head, &what);
             }
             [part] => {
@@ -98,7 +109,10 @@ pub fn decide(request: &Request, version: &Version, kind: &str, save_as: Option<
             _ if grouped.is_some() => (common(200), in_form(0..size)),
             parts => {
                 let (boundary, body) = in_parts(parts, &tag, kind, size);
-                let head = common(206).field("Content-Type", format_args!("multipart/byteranges; boundary={boundary}"));
+                let head = common(206).field(
+                    "Content-Type",
+                    format_args!("multipart/byteranges; boundary={boundary}"),
+                );
                 return finish(request, head, body);
             }
         },
@@ -113,7 +127,9 @@ pub fn decide(request: &Request, version: &Version, kind: &str, save_as: Option<
         _ => head.field("Content-Type", kind),
     };
     let head = match save_as {
-        Some(name) => head.field("Content-Disposition", format_args!("attachment; filename*=UTF-8''{name}")),
+        Some(name) => {
+            head.field("Content-Disposition", format_args!("attachment; filename*=UTF-8''{name}"))
+        }
         None => head,
     };
     finish(request, head, body)
@@ -144,11 +160,15 @@ fn content_range(part: &Range<u64>, size: u64) -> String {
 
 /// A boundary that no content knows of, and the parts with it.
 fn in_parts(parts: &[Range<u64>], tag: &str, kind: &str, size: u64) -> (String, Body) {
-    let boundary = blake3::keyed_hash(blake3::hash(tag.as_bytes()).as_bytes(), format!("{parts:?}").as_bytes());
+    let boundary = blake3::keyed_hash(
+        blake3::hash(tag.as_bytes()).as_bytes(),
+        format!("{parts:?}").as_bytes(),
+    );
     let boundary = boundary.to_hex()[..32].to_owned();
     let head = |part: &Range<u64>| {
         let range = content_range(part, size);
-        format!("\r\n--{boundary}\r\nContent-Type: {kind}\r\nContent-Range: {range}\r\n\r\n").into_bytes()
+        format!("\r\n--{boundary}\r\nContent-Type: {kind}\r\nContent-Range: {range}\r\n\r\n")
+            .into_bytes()
     };
     let parts = parts.iter().map(|part| (head(part), part.clone())).collect();
     let end = format!("\r\n--{boundary}--\r\n").into_bytes();

@@ -1,4 +1,5 @@
-//! What a directory has: for programs as JSON (whole, or a line for each entry), for people as a page ([`super::page`]).
+//! What a directory has: for programs as JSON (whole, or a line for each entry), for people as a
+//! page ([`super::page`]).
 
 use super::root::{Found, RESERVED, Root};
 use super::version::Version;
@@ -32,9 +33,11 @@ pub enum Kind {
 /// An entry of a listing.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Entry {
-    /// Its name; in a recursive listing its path from the directory that is listed. What is not UTF-8 in it is replaced.
+    /// Its name; in a recursive listing its path from the directory that is listed. What is not
+    /// UTF-8 in it is replaced.
     pub name: String,
-    /// The same as part of an address, from which every byte of the name can be had. A directory's ends with a slash.
+    /// The same as part of an address, from which every byte of the name can be had. A directory's
+    /// ends with a slash.
     pub href: String,
     /// What it is.
     pub kind: Kind,
@@ -116,7 +119,15 @@ pub fn walk(
     recursive: bool,
     take: &mut dyn FnMut(&Entry) -> io::Result<()>,
 ) -> io::Result<(u64, LeftOut)> {
-    let mut walk = Walk { root, take, recursive, count: 0, left_out: LeftOut::default(), named_bytes: 0, more: 0 };
+    let mut walk = Walk {
+        root,
+        take,
+        recursive,
+        count: 0,
+        left_out: LeftOut::default(),
+        named_bytes: 0,
+        more: 0,
+    };
     let mut names = names.to_vec();
     let read = read(root, &names, directory, MAX_LISTED)?;
     walk.directory(&mut names, directory, read, ("", ""), MAX_DEPTH)?;
@@ -173,7 +184,13 @@ impl Walk<'_> {
     }
 
     /// Hands out an entry, and what is below it.
-    fn item(&mut self, names: &mut Vec<OsString>, item: &Item, prefix: (&str, &str), depth: usize) -> io::Result<()> {
+    fn item(
+        &mut self,
+        names: &mut Vec<OsString>,
+        item: &Item,
+        prefix: (&str, &str),
+        depth: usize,
+    ) -> io::Result<()> {
         let entry = item.entry(prefix.0, prefix.1);
         (self.take)(&entry)?;
         self.count += 1;
@@ -205,7 +222,9 @@ impl Walk<'_> {
 
     fn leave_out(&mut self, name: &str, why: &str) {
         let text = format!("{name:?} {why}");
-        if self.left_out.named.len() < MAX_TROUBLES && self.named_bytes + text.len() <= MAX_TROUBLE_BYTES {
+        if self.left_out.named.len() < MAX_TROUBLES
+            && self.named_bytes + text.len() <= MAX_TROUBLE_BYTES
+        {
             self.named_bytes += text.len();
             self.left_out.named.push(text);
         } else {
@@ -256,7 +275,12 @@ fn read(root: &Root, names: &[OsString], directory: &File, most: usize) -> io::R
 }
 
 /// Looks at an entry. None: it is gone again. An error says why it is not listed.
-fn item(root: &Root, names: &[OsString], directory: &File, name: OsString) -> Option<Result<Item, String>> {
+fn item(
+    root: &Root,
+    names: &[OsString],
+    directory: &File,
+    name: OsString,
+) -> Option<Result<Item, String>> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let seen = match rustix::fs::openat(directory, &name, flags, Mode::empty()) {
         Ok(seen) => File::from(seen).metadata().ok()?,
@@ -271,7 +295,9 @@ fn item(root: &Root, names: &[OsString], directory: &File, name: OsString) -> Op
             names.push(name.clone());
             match root.find(&names) {
                 Ok(Found::File(_, metadata) | Found::Directory(_, metadata)) => metadata,
-                Err(_) => return Some(Err("is a symbolic link to nothing that is shared".to_owned())),
+                Err(_) => {
+                    return Some(Err("is a symbolic link to nothing that is shared".to_owned()));
+                }
             }
         }
     };

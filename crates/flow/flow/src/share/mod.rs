@@ -1,6 +1,8 @@
-//! The server: a directory over HTTP/1.1, for any client, and in verified form for ours; into it too, where that is wanted.
+//! The server: a directory over HTTP/1.1, for any client, and in verified form for ours; into it
+//! too, where that is wanted.
 //!
-//! One thread accepts, and one serves each connection. Their number is bounded, in all and for each peer, and so is every wait.
+//! One thread accepts, and one serves each connection. Their number is bounded, in all and for each
+//! peer, and so is every wait.
 
 mod accept;
 pub mod access;
@@ -25,7 +27,9 @@ mod values;
 mod version;
 
 pub use access::{Right, TokenError, Tokens};
-pub use options::{Event, Limits, MAX_CONNECTIONS, MAX_FROM_ONE, MAX_WAITING, Observer, Options, ShareError};
+pub use options::{
+    Event, Limits, MAX_CONNECTIONS, MAX_FROM_ONE, MAX_WAITING, Observer, Options, ShareError,
+};
 pub use receive::{KEPT_FOR, MAX_LANES, MAX_UPLOADS};
 pub use root::{RESERVED, Root};
 pub use socket::{SEND_BUFFER, UNSENT};
@@ -64,7 +68,19 @@ impl Share {
     /// # Errors
     /// [`ShareError`].
     pub fn start(options: Options) -> Result<Self, ShareError> {
-        let Options { root: path, listen, hidden, tls, tokens, writable, xattrs, pace, limits, observer, .. } = options;
+        let Options {
+            root: path,
+            listen,
+            hidden,
+            tls,
+            tokens,
+            writable,
+            xattrs,
+            pace,
+            limits,
+            observer,
+            ..
+        } = options;
         let root = Root::open(&path, hidden).map_err(|source| ShareError::Root { path, source })?;
         let listeners = accept::listen(&listen, writable.is_some())?;
         let addresses = listeners.iter().map(|(_, address)| *address).collect();
@@ -95,7 +111,9 @@ impl Share {
             .spawn(move || accept::run(&for_acceptor, &listeners, &woken))
             .map_err(ShareError::Start)?;
         let sweeper = match writable {
-            Some(_) => Some(sweep(&shared, parts, options.keep_unfinished).map_err(ShareError::Start)?),
+            Some(_) => {
+                Some(sweep(&shared, parts, options.keep_unfinished).map_err(ShareError::Start)?)
+            }
             None => None,
         };
         Ok(Self { shared, addresses, wake: Some(wake), acceptor: Some(acceptor), sweeper })
@@ -118,7 +136,8 @@ impl Share {
         &self.shared.transfers
     }
 
-    /// Takes no more connections, lets what is being sent go on for `grace` at most, and ends the rest.
+    /// Takes no more connections, lets what is being sent go on for `grace` at most, and ends the
+    /// rest.
     pub fn stop(mut self, grace: Duration) {
         self.end(grace);
     }
@@ -147,7 +166,11 @@ impl Share {
 const SWEEP: Duration = Duration::from_secs(3600);
 
 /// Looks after what uploads left, until the other end of the channel is dropped.
-fn sweep(shared: &Arc<Shared>, parts: Arc<Parts>, kept_for: Duration) -> io::Result<(Sender<()>, JoinHandle<()>)> {
+fn sweep(
+    shared: &Arc<Shared>,
+    parts: Arc<Parts>,
+    kept_for: Duration,
+) -> io::Result<(Sender<()>, JoinHandle<()>)> {
     let (stop, stopped) = channel();
     let shared = shared.clone();
     let every = (kept_for / 4).clamp(Duration::from_millis(100), SWEEP);

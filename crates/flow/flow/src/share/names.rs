@@ -16,8 +16,17 @@ impl Names {
     pub(super) fn new(given: &[String]) -> Self {
         let own = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let own = own.trim().to_ascii_lowercase();
-        let own = Some(own).filter(|own| !own.is_empty()).into_iter().flat_map(|own| [format!("{own}.local"), own]);
-        Self(given.iter().map(|name| name.trim_end_matches('.').to_ascii_lowercase()).chain(own).collect())
+        let own = Some(own)
+            .filter(|own| !own.is_empty())
+            .into_iter()
+            .flat_map(|own| [format!("{own}.local"), own]);
+        Self(
+            given
+                .iter()
+                .map(|name| name.trim_end_matches('.').to_ascii_lowercase())
+                .chain(own)
+                .collect(),
+        )
     }
 
     /// Whether a request that came to the address `at` may be for `host`, the value of that field:
@@ -28,9 +37,13 @@ impl Names {
             return true;
         }
         if let Some(rest) = host.strip_prefix('[') {
-            return rest.split(']').next().is_some_and(|literal| literal.parse::<Ipv6Addr>().is_ok());
+            return rest
+                .split(']')
+                .next()
+                .is_some_and(|literal| literal.parse::<Ipv6Addr>().is_ok());
         }
-        let name = host.split(':').next().unwrap_or_default().trim_end_matches('.').to_ascii_lowercase();
+        let name =
+            host.split(':').next().unwrap_or_default().trim_end_matches('.').to_ascii_lowercase();
         let is_local = name == "localhost" || name.ends_with(".localhost");
         is_local || name.parse::<std::net::Ipv4Addr>().is_ok() || self.0.contains(&name)
     }
@@ -43,9 +56,18 @@ fn is_private(address: IpAddr) -> bool {
         IpAddr::V4(v4) => {
             let [first, second, ..] = v4.octets();
             let shared = first == 100 && (64..128).contains(&second);
-            v4.is_loopback() || v4.is_private() || v4.is_link_local() || v4.is_unspecified() || shared
+            v4.is_loopback()
+                || v4.is_private()
+                || v4.is_link_local()
+                || v4.is_unspecified()
+                || shared
         }
-        IpAddr::V6(v6) => v6.is_loopback() || v6.is_unique_local() || v6.is_unicast_link_local() || v6.is_unspecified(),
+        IpAddr::V6(v6) => {
+            v6.is_loopback()
+                || v6.is_unique_local()
+                || v6.is_unicast_link_local()
+                || v6.is_unspecified()
+        }
     }
 }
 
@@ -57,17 +79,39 @@ mod tests {
     fn a_name_of_somebody_elses_leads_to_no_private_address() {
         let names = Names::new(&["NAS.example.".to_owned()]);
         let allows = |host: &str, at: &str| names.allow(Some(host), at.parse().unwrap());
-        for host in
-            ["127.0.0.1:8040", "10.0.0.7", "[::1]:8040", "[fd00::1]", "localhost:1", "a.localhost", "nas.example:80"]
-        {
+        for host in [
+            "127.0.0.1:8040",
+            "10.0.0.7",
+            "[::1]:8040",
+            "[fd00::1]",
+            "localhost:1",
+            "a.localhost",
+            "nas.example:80",
+        ] {
             assert!(allows(host, "127.0.0.1") && allows(host, "fd00::7"), "{host}");
         }
-        for host in ["evil.example:8040", "localhost.evil.example", "127.0.0.1.evil.example", "nas.example.evil", "[x]"]
-        {
-            for at in ["127.0.0.1", "::1", "10.1.2.3", "192.168.0.9", "100.64.0.1", "fe80::1", "::ffff:10.0.0.1"] {
+        for host in [
+            "evil.example:8040",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+            "nas.example.evil",
+            "[x]",
+        ] {
+            for at in [
+                "127.0.0.1",
+                "::1",
+                "10.1.2.3",
+                "192.168.0.9",
+                "100.64.0.1",
+                "fe80::1",
+                "::ffff:10.0.0.1",
+            ] {
                 assert!(!allows(host, at), "{host} at {at}");
             }
-            assert!(allows(host, "203.0.113.5") && allows(host, "2001:db8::1"), "{host} where anybody may lead to");
+            assert!(
+                allows(host, "203.0.113.5") && allows(host, "2001:db8::1"),
+                "{host} where anybody may lead to"
+            );
         }
         assert!(names.allow(None, "127.0.0.1".parse().unwrap()));
     }

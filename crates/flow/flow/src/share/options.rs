@@ -29,7 +29,8 @@ pub struct Limits {
     pub from_one: usize,
     /// Connections that wait for their turn, for as long as one may be idle.
     pub waiting: usize,
-    /// How long a head may take from its first byte, and the first byte of a connection, with its TLS handshake.
+    /// How long a head may take from its first byte, and the first byte of a connection, with its
+    /// TLS handshake.
     pub head: Duration,
     /// How long a connection may be without a request.
     pub idle: Duration,
@@ -72,10 +73,11 @@ pub struct Options {
     pub max_unfinished: Option<u64>,
     /// How long the part of an upload is kept that nobody goes on with.
     pub keep_unfinished: Duration,
-    /// Names by which it may be asked for at loopback and private addresses, besides this machine's
-    /// own.
+    /// Names by which it may be asked for at loopback and private addresses, besides this
+    /// machine's own.
     pub names: Vec<String>,
-    /// Whether files are given, and taken, with their extended attributes (`user.*`), where that is asked for.
+    /// Whether files are given, and taken, with their extended attributes (`user.*`), where that
+    /// is asked for.
     pub xattrs: bool,
     /// How fast each connection sends.
     pub pace: Pace,
@@ -129,7 +131,8 @@ pub struct Event {
     pub path: String,
     /// The answer's status.
     pub status: u16,
-    /// Bytes of its body that were given to the kernel; of what is put, bytes of the file that came.
+    /// Bytes of its body that were given to the kernel; of what is put, bytes of the file that
+    /// came.
     pub bytes: u64,
     /// Whether in verified form.
     pub verified: bool,

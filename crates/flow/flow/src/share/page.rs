@@ -1,4 +1,5 @@
-//! A directory as a page for people: its entries, each by a plain link and by the accelerated way, and what is being sent.
+//! A directory as a page for people: its entries, each by a plain link and by the accelerated way,
+//! and what is being sent.
 
 use super::listing::{Entry, Kind, Listing};
 use super::ticket::{PARAMETER, Seal};
@@ -15,7 +16,8 @@ pub const MAX_ROWS: usize = 5_000;
 pub const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; \
                           form-action 'none'; frame-ancestors 'none'";
 
-/// What a file may do that can hold scripts, when a browser shows it: be itself, apart from all else that is here.
+/// What a file may do that can hold scripts, when a browser shows it: be itself, apart from all
+/// else that is here.
 pub const FILE_POLICY: &str = "sandbox allow-scripts";
 
 /// What pages are made with: path below the reserved name, content type, content.
@@ -32,9 +34,16 @@ enum Order {
     Time,
 }
 
-/// The page of a directory, whose server is known as `host`. With the seal of whoever sees it, what leads to files has tickets.
+/// The page of a directory, whose server is known as `host`. With the seal of whoever sees it, what
+/// leads to files has tickets.
 #[must_use]
-pub fn page(listing: &Listing, target: &Target, host: &str, tls: bool, seal: Option<Seal>) -> String {
+pub fn page(
+    listing: &Listing,
+    target: &Target,
+    host: &str,
+    tls: bool,
+    seal: Option<Seal>,
+) -> String {
     let order = match target.parameter("sort").as_deref() {
         Some("size") => Order::Size,
         Some("time") => Order::Time,
@@ -72,7 +81,9 @@ pub fn page(listing: &Listing, target: &Target, host: &str, tls: bool, seal: Opt
             (true, true) => ("asc", " \u{2193}"),
             (false, _) => ("asc", ""),
         };
-        put(format_args!("<th{kind}><a href=\"?sort={word}&amp;order={other}\">{title}</a>{mark}</th>"));
+        put(format_args!(
+            "<th{kind}><a href=\"?sort={word}&amp;order={other}\">{title}</a>{mark}</th>"
+        ));
     }
     put(format_args!("<th>Accelerated</th></tr></thead>\n<tbody>\n"));
     for entry in entries.iter().take(MAX_ROWS) {
@@ -122,12 +133,14 @@ fn trail(path: &str) -> String {
     for name in path.split('/').filter(|name| !name.is_empty()) {
         so_far = format!("{so_far}{name}/");
         let name = percent_decode_str(name).decode_utf8_lossy();
-        write!(trail, "<a href=\"{}\">{}/</a>", escape(&so_far), escape(&name)).expect("a string takes all");
+        write!(trail, "<a href=\"{}\">{}/</a>", escape(&so_far), escape(&name))
+            .expect("a string takes all");
     }
     trail
 }
 
-/// A text that is nothing but text, in HTML and in its attributes; what would turn it about on the screen is taken out.
+/// A text that is nothing but text, in HTML and in its attributes; what would turn it about on the
+/// screen is taken out.
 #[must_use]
 pub fn escape(text: &str) -> String {
     let turns = |char| matches!(char, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
@@ -151,6 +164,9 @@ mod tests {
 
     #[test]
     fn no_text_becomes_a_mark() {
-        assert_eq!(escape("<a href='x\"&\n\u{202e}"), "&lt;a href=&#39;x&quot;&amp;\u{fffd}\u{fffd}");
+        assert_eq!(
+            escape("<a href='x\"&\n\u{202e}"),
+            "&lt;a href=&#39;x&quot;&amp;\u{fffd}\u{fffd}"
+        );
     }
 }

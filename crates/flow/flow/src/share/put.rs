@@ -46,7 +46,8 @@ pub enum What {
         /// Whether each group's value comes behind it.
         verified: bool,
     },
-    /// A part of an upload, in verified form: it begins a group, or goes on within one, and ends one or the file.
+    /// A part of an upload, in verified form: it begins a group, or goes on within one, and ends
+    /// one or the file.
     Part {
         /// The upload.
         upload: Upload,
@@ -86,7 +87,11 @@ pub fn read(request: &Request, most: u64) -> Result<(What, Attributes), Refused>
     let kind = kind.split(';').next().unwrap_or("").trim().to_ascii_lowercase();
     let range = request.field("content-range");
     if target.has_slash() {
-        return if request.length == 0 { Ok((What::Folder, attributes)) } else { bad("a directory has no bytes") };
+        return if request.length == 0 {
+            Ok((What::Folder, attributes))
+        } else {
+            bad("a directory has no bytes")
+        };
     }
     if target.names().is_empty() {
         return bad("a file has a name");
@@ -94,8 +99,14 @@ pub fn read(request: &Request, most: u64) -> Result<(What, Attributes), Refused>
     if request.field("content-length").is_none() {
         return Err(Refused { status: 411, what: "a length is wanted".to_owned() });
     }
-    if request.field("content-encoding").is_some_and(|coding| !coding.eq_ignore_ascii_case("identity")) {
-        return Err(Refused { status: 415, what: "a file is taken as it is, without a coding".to_owned() });
+    if request
+        .field("content-encoding")
+        .is_some_and(|coding| !coding.eq_ignore_ascii_case("identity"))
+    {
+        return Err(Refused {
+            status: 415,
+            what: "a file is taken as it is, without a coding".to_owned(),
+        });
     }
     let verified = kind == VERIFIED;
     let what = if kind == UPLOADED {
@@ -111,12 +122,17 @@ pub fn read(request: &Request, most: u64) -> Result<(What, Attributes), Refused>
         if !verified {
             return bad("parts of a file are taken in verified form only");
         }
-        let parsed = ContentRange::parse(&range).and_then(|range| Some((range.bytes?, range.total?)));
-        let Some((bytes, total)) = parsed else { return bad("the part is none: bytes FIRST-LAST/ALL is wanted") };
+        let parsed =
+            ContentRange::parse(&range).and_then(|range| Some((range.bytes?, range.total?)));
+        let Some((bytes, total)) = parsed else {
+            return bad("the part is none: bytes FIRST-LAST/ALL is wanted");
+        };
         let range = *bytes.start()..bytes.end().saturating_add(1);
         let is_edge = |at: u64| at.is_multiple_of(GROUP_BYTES) || at == total;
         if !is_edge(range.end) || range.is_empty() || total > MAX_FILE {
-            return bad(&format!("a part ends with a group of {GROUP_BYTES} bytes, or with the file"));
+            return bad(&format!(
+                "a part ends with a group of {GROUP_BYTES} bytes, or with the file"
+            ));
         }
         // It may go on within a group of which the beginning has come.
         let skipped = range.start % GROUP_BYTES;
@@ -125,7 +141,9 @@ pub fn read(request: &Request, most: u64) -> Result<(What, Attributes), Refused>
         }
         What::Part { upload: Upload { length: total, ..upload(request)? }, range }
     } else if verified {
-        let fits = Some(request.length).filter(|bytes| *bytes <= 2 * MAX_FILE).and_then(group::length_of_verified);
+        let fits = Some(request.length)
+            .filter(|bytes| *bytes <= 2 * MAX_FILE)
+            .and_then(group::length_of_verified);
         let Some(length) = fits else { return bad("no file has a verified form of that length") };
         What::Whole { length, verified }
     } else {
@@ -145,7 +163,9 @@ pub fn read(request: &Request, most: u64) -> Result<(What, Attributes), Refused>
 /// # Errors
 /// As [`read`].
 pub fn asked(request: &Request, most: u64) -> Result<Option<Upload>, Refused> {
-    let Some(target) = request.target.as_ref().filter(|_| request.accepts(UPLOADED)) else { return Ok(None) };
+    let Some(target) = request.target.as_ref().filter(|_| request.accepts(UPLOADED)) else {
+        return Ok(None);
+    };
     if target.names().is_empty() {
         return Err(Refused::bad("a file has a name"));
     }
@@ -179,7 +199,8 @@ pub fn may_replace(request: &Request, there: Option<Condition<'_>>) -> Result<()
     }
 }
 
-/// Whether these are names that something may be put under: visible ones, without control characters, and none of ours.
+/// Whether these are names that something may be put under: visible ones, without control
+/// characters, and none of ours.
 fn takes(names: &[OsString]) -> Result<(), Refused> {
     let refused = |what: &str| Err(Refused { status: 403, what: what.to_owned() });
     if names.len() > MAX_NAMES {
@@ -203,7 +224,9 @@ fn takes(names: &[OsString]) -> Result<(), Refused> {
 fn upload(request: &Request) -> Result<Upload, Refused> {
     let tag = request.field(&UPLOAD.to_ascii_lowercase()).unwrap_or_default();
     if tag.is_empty() || tag.len() > MAX_TAG || !tag.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err(Refused::bad(&format!("{UPLOAD} is wanted: what tells this state of the file from others")));
+        return Err(Refused::bad(&format!(
+            "{UPLOAD} is wanted: what tells this state of the file from others"
+        )));
     }
     let length = match request.field(&LENGTH.to_ascii_lowercase()) {
         Some(text) if text.bytes().all(|byte| byte.is_ascii_digit()) => text.parse().ok(),
@@ -219,7 +242,10 @@ fn upload(request: &Request) -> Result<Upload, Refused> {
 
 fn check_length(length: u64, most: u64) -> Result<(), Refused> {
     if length > most.min(MAX_FILE) {
-        return Err(Refused { status: 413, what: format!("files of up to {} B are taken", most.min(MAX_FILE)) });
+        return Err(Refused {
+            status: 413,
+            what: format!("files of up to {} B are taken", most.min(MAX_FILE)),
+        });
     }
     Ok(())
 }
@@ -227,17 +253,21 @@ fn check_length(length: u64, most: u64) -> Result<(), Refused> {
 fn attributes(request: &Request) -> Result<Attributes, Refused> {
     let mode = match request.field(&MODE.to_ascii_lowercase()) {
         None => None,
-        Some(text) => {
-            Some(u32::from_str_radix(&text, 8).map_err(|_| Refused::bad(&format!("{MODE} is no octal number")))?)
-        }
+        Some(text) => Some(
+            u32::from_str_radix(&text, 8)
+                .map_err(|_| Refused::bad(&format!("{MODE} is no octal number")))?,
+        ),
     };
     let modified = match request.field(&MTIME.to_ascii_lowercase()) {
         None => None,
-        Some(text) => Some(time(&text).ok_or_else(|| Refused::bad(&format!("{MTIME} is no time")))?),
+        Some(text) => {
+            Some(time(&text).ok_or_else(|| Refused::bad(&format!("{MTIME} is no time")))?)
+        }
     };
     let xattrs = match request.field(&XATTRS.to_ascii_lowercase()) {
         None => Xattrs::default(),
-        Some(text) => Xattrs::parse(&text).ok_or_else(|| Refused::bad(&format!("{XATTRS} is no list of them")))?,
+        Some(text) => Xattrs::parse(&text)
+            .ok_or_else(|| Refused::bad(&format!("{XATTRS} is no list of them")))?,
     };
     Ok(Attributes { mode, modified, xattrs })
 }
@@ -255,7 +285,10 @@ mod tests {
     #[test]
     fn what_is_put_is_told_by_the_head() {
         assert_eq!(of("PUT /a/b/", "Content-Length: 0\r\n"), Ok(What::Folder));
-        assert_eq!(of("PUT /a", "Content-Length: 7\r\n"), Ok(What::Whole { length: 7, verified: false }));
+        assert_eq!(
+            of("PUT /a", "Content-Length: 7\r\n"),
+            Ok(What::Whole { length: 7, verified: false })
+        );
         let form = format!("Content-Type: {VERIFIED}\r\n");
         let whole = |bytes: u64| of("PUT /a", &format!("{form}Content-Length: {bytes}\r\n"));
         assert_eq!(whole(0), Ok(What::Whole { length: 0, verified: true }));
@@ -264,7 +297,9 @@ mod tests {
         let part = |range: &str, bytes: u64| {
             of(
                 "PUT /a",
-                &format!("{form}Sprat-Upload: t\r\nContent-Range: bytes {range}\r\nContent-Length: {bytes}\r\n"),
+                &format!(
+                    "{form}Sprat-Upload: t\r\nContent-Range: bytes {range}\r\nContent-Length: {bytes}\r\n"
+                ),
             )
         };
         let upload = Upload { tag: "t".to_owned(), length: GROUP_BYTES + 5 };
@@ -302,7 +337,11 @@ mod tests {
             ("PUT /a", "Content-Length: 1\r\nSprat-Mtime: now\r\n", 400),
             ("PUT /a", "Content-Length: 0\r\nContent-Type: application/vnd.sprat.upload\r\n", 400),
         ] {
-            assert_eq!(of(line, fields).map_or_else(|status| status, |_| 200), status, "{line} {fields}");
+            assert_eq!(
+                of(line, fields).map_or_else(|status| status, |_| 200),
+                status,
+                "{line} {fields}"
+            );
         }
         let long = format!("PUT /{}", "d/".repeat(MAX_NAMES + 1));
         assert_eq!(of(&long, "Content-Length: 0\r\n"), Err(403));

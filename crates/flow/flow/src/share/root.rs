@@ -1,7 +1,8 @@
 //! The shared directory: what a request's path leads to, and that it leads nowhere else.
 //!
-//! The kernel resolves paths beneath the root (`openat2`, `RESOLVE_BENEATH`): symbolic links are followed as long as they stay
-//! inside, however files are moved about meanwhile. A kernel without that call opens name by name, and follows none.
+//! The kernel resolves paths beneath the root (`openat2`, `RESOLVE_BENEATH`): symbolic links are
+//! followed as long as they stay inside, however files are moved about meanwhile. A kernel without
+//! that call opens name by name, and follows none.
 
 use crate::file::Place;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
@@ -58,8 +59,18 @@ impl Root {
     /// # Errors
     /// It is no directory, or cannot be read.
     pub fn open(path: &Path, hidden: bool) -> io::Result<Self> {
-        let directory = rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-        let tried = rustix::fs::openat2(&directory, ".", OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), RESOLVE);
+        let directory = rustix::fs::open(
+            path,
+            OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?;
+        let tried = rustix::fs::openat2(
+            &directory,
+            ".",
+            OFlags::PATH | OFlags::CLOEXEC,
+            Mode::empty(),
+            RESOLVE,
+        );
         let path = path.canonicalize()?;
         Ok(Self { directory, path, hidden, by_name: tried.is_err() })
     }
@@ -81,7 +92,9 @@ impl Root {
     /// # Errors
     /// `Lost`.
     pub fn find(&self, names: &[OsString]) -> Result<Found, Lost> {
-        if names.iter().any(|name| !self.shows(name)) || names.first().is_some_and(|name| name == RESERVED) {
+        if names.iter().any(|name| !self.shows(name))
+            || names.first().is_some_and(|name| name == RESERVED)
+        {
             return Err(Lost::Missing);
         }
         // First without opening it: to open a device or a pipe may do something.
@@ -99,7 +112,9 @@ impl Root {
             true if kind.is_dir() => Ok(Found::Directory(file, found)),
             true if kind.is_file() => Ok(Found::File(file, found)),
             // Something else has come to its place.
-            _ if kind.is_fifo() || kind.is_char_device() || kind.is_block_device() => Err(Lost::Missing),
+            _ if kind.is_fifo() || kind.is_char_device() || kind.is_block_device() => {
+                Err(Lost::Missing)
+            }
             _ => Err(Lost::Busy),
         }
     }
@@ -132,14 +147,22 @@ impl Root {
 
     fn resolve(&self, names: &[OsString], flags: OFlags) -> Result<OwnedFd, Lost> {
         for _ in 0..TRIES {
-            let result = if self.by_name { self.walk(names, flags) } else { self.beneath(names, flags) };
+            let result =
+                if self.by_name { self.walk(names, flags) } else { self.beneath(names, flags) };
             match result {
                 Ok(found) => return Ok(found),
                 Err(Errno::AGAIN | Errno::INTR) => {}
                 Err(Errno::ACCESS | Errno::PERM) => return Err(Lost::Forbidden),
                 Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => return Err(Lost::Busy),
                 // Nothing there, or a way out.
-                Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV | Errno::NAMETOOLONG | Errno::NXIO) => {
+                Err(
+                    Errno::NOENT
+                    | Errno::NOTDIR
+                    | Errno::LOOP
+                    | Errno::XDEV
+                    | Errno::NAMETOOLONG
+                    | Errno::NXIO,
+                ) => {
                     return Err(Lost::Missing);
                 }
                 Err(errno) => return Err(Lost::Io(errno.into())),
@@ -155,7 +178,12 @@ impl Root {
 
     fn walk(&self, names: &[OsString], flags: OFlags) -> rustix::io::Result<OwnedFd> {
         let Some((last, before)) = names.split_last() else {
-            return rustix::fs::openat(&self.directory, ".", flags | OFlags::CLOEXEC, Mode::empty());
+            return rustix::fs::openat(
+                &self.directory,
+                ".",
+                flags | OFlags::CLOEXEC,
+                Mode::empty(),
+            );
         };
         let step = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mut at = rustix::io::dup(&self.directory)?;
@@ -196,16 +224,29 @@ mod tests {
                 let names: Vec<OsString> = path.split('/').map(OsString::from).collect();
                 root.find(&names)
             };
-            for path in
-                ["up", "parent", "parent/secret", "absolute", "magic", "magic/etc", "loop", "pipe", "none", "sub/none"]
-            {
+            for path in [
+                "up",
+                "parent",
+                "parent/secret",
+                "absolute",
+                "magic",
+                "magic/etc",
+                "loop",
+                "pipe",
+                "none",
+                "sub/none",
+            ] {
                 assert!(matches!(find(path), Err(Lost::Missing)), "{path}: {:?}", find(path));
             }
             assert!(matches!(find("sub/file/x"), Err(Lost::Missing)));
             assert!(matches!(find("sub/file"), Ok(Found::File(_, meta)) if meta.len() == 1));
             assert!(matches!(find("sub"), Ok(Found::Directory(..))));
             assert!(matches!(root.find(&[]), Ok(Found::Directory(..))));
-            assert_eq!(find("within").is_ok(), !root.by_name, "only the kernel can follow a link safely");
+            assert_eq!(
+                find("within").is_ok(),
+                !root.by_name,
+                "only the kernel can follow a link safely"
+            );
             assert_eq!(find(".hidden").is_ok(), hidden);
             assert!(matches!(find(".sprat"), Err(Lost::Missing)));
             assert!(matches!(find(&"a".repeat(300)), Err(Lost::Missing)));

@@ -122,6 +122,8 @@ impl Shared {
 fn network(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(_) => address,
-        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
+        IpAddr::V6(address) => {
+            Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into()
+        }
     }
 }

@@ -11,10 +11,12 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Bytes that a connection's send buffer may grow to: 10 Gb/s over 200 ms. What is not on the way is kept out of it by [`UNSENT`].
+/// Bytes that a connection's send buffer may grow to: 10 Gb/s over 200 ms. What is not on the way
+/// is kept out of it by [`UNSENT`].
 pub const SEND_BUFFER: usize = 256 << 20;
 
-/// Bytes that wait in the kernel for their first sending, at most: what a sender that is not woken for some milliseconds lives on.
+/// Bytes that wait in the kernel for their first sending, at most: what a sender that is not woken
+/// for some milliseconds lives on.
 pub const UNSENT: u32 = 8 << 20;
 
 /// Bytes that TLS gathers before it has them sent.
@@ -75,7 +77,8 @@ impl Socket {
 impl Read for Socket {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         loop {
-            let left = self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            let left =
+                self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             if left == Some(Duration::ZERO) {
                 return Err(io::ErrorKind::TimedOut.into());
             }
@@ -149,7 +152,8 @@ impl Channel {
     pub(super) fn send(&mut self, parts: &[&[u8]]) -> io::Result<()> {
         match self {
             Self::Plain(socket) => {
-                let mut slices: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(part)).collect();
+                let mut slices: Vec<IoSlice<'_>> =
+                    parts.iter().map(|part| IoSlice::new(part)).collect();
                 let mut left = &mut slices[..];
                 IoSlice::advance_slices(&mut left, 0);
                 while !left.is_empty() {
@@ -187,8 +191,9 @@ impl Channel {
         Ok(())
     }
 
-    /// Sends bytes `range` of a file out of the page cache, which the connection's segments then refer to: no byte is copied.
-    /// Gives how many there were: fewer, when the file ends before the range does.
+    /// Sends bytes `range` of a file out of the page cache, which the connection's segments then
+    /// refer to: no byte is copied. Gives how many there were: fewer, when the file ends before
+    /// the range does.
     ///
     /// # Errors
     /// As of [`send`](Self::send).
@@ -222,8 +227,9 @@ impl Channel {
         }
     }
 
-    /// Ends the connection so that what was sent arrives: says that no more comes, and takes a little of what still does,
-    /// for the kernel answers unread bytes by a reset that undoes ours.
+    /// Ends the connection so that what was sent arrives: says that no more comes, and takes a
+    /// little of what still does, for the kernel answers unread bytes by a reset that undoes
+    /// ours.
     pub(super) fn close(mut self) {
         if let Self::Tls(stream) = &mut self {
             stream.conn.send_close_notify();
@@ -243,7 +249,8 @@ impl Channel {
     }
 }
 
-/// How long what nobody wants is taken from who has not heard of that yet: a reset would undo what was said.
+/// How long what nobody wants is taken from who has not heard of that yet: a reset would undo what
+/// was said.
 const UNWANTED: Duration = Duration::from_secs(10);
 
 /// How long, and how many times 4 KiB, a connection is read that is closed.

@@ -1,10 +1,12 @@
-//! Tickets: what whoever knows a token can hand on, to a program or another browser: one file, for a day.
+//! Tickets: what whoever knows a token can hand on, to a program or another browser: one file, for
+//! a day.
 //!
 //! ```text
 //! ticket = until "-" sum        until: seconds since 1970; sum: 64 hexadecimal digits
 //! sum    = BLAKE3 of until (8 bytes, little-endian) and the file's path from the root, keyed by the token's seal
 //! ```
-//! A ticket says nothing about the token, survives a restart of the server, and is of no use once the token is taken away.
+//! A ticket says nothing about the token, survives a restart of the server, and is of no use once
+//! the token is taken away.
 
 use sprat_http::server::target::Target;
 use std::fmt;
@@ -37,7 +39,9 @@ impl Seal {
     /// Whether a ticket is ours, for this file, and still good.
     pub(super) fn opens(&self, ticket: &str, target: &Target) -> bool {
         let Some((until, sum)) = ticket.split_once('-') else { return false };
-        let (Ok(until), Ok(sum)) = (until.parse(), blake3::Hash::from_hex(sum)) else { return false };
+        let (Ok(until), Ok(sum)) = (until.parse(), blake3::Hash::from_hex(sum)) else {
+            return false;
+        };
         // Equal hashes are found in constant time.
         self.sum(target, until) == sum && now() < until
     }
@@ -80,11 +84,19 @@ mod tests {
         }
         let (until, sum) = ticket.split_once('-').expect("two parts");
         let later = until.parse::<u64>().expect("a number") + 1;
-        for forged in [format!("{later}-{sum}"), sum.to_owned(), format!("{until}-"), format!("-{sum}"), String::new()]
-        {
+        for forged in [
+            format!("{later}-{sum}"),
+            sum.to_owned(),
+            format!("{until}-"),
+            format!("-{sum}"),
+            String::new(),
+        ] {
             assert!(!seal.opens(&forged, &file), "{forged}");
         }
         let past = now() - 1;
-        assert!(!seal.opens(&format!("{past}-{}", seal.sum(&file, past).to_hex()), &file), "its day is over");
+        assert!(
+            !seal.opens(&format!("{past}-{}", seal.sum(&file, past).to_hex()), &file),
+            "its day is over"
+        );
     }
 }

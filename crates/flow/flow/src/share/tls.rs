@@ -49,7 +49,8 @@ pub fn load(chain: &Path, key: &Path) -> Result<Arc<ServerConfig>, TlsError> {
         let path = path.to_owned();
         move |source| TlsError::File { path, source }
     };
-    let certificates: Result<Vec<_>, _> = CertificateDer::pem_file_iter(chain).map_err(file(chain))?.collect();
+    let certificates: Result<Vec<_>, _> =
+        CertificateDer::pem_file_iter(chain).map_err(file(chain))?.collect();
     let certificates = certificates.map_err(file(chain))?;
     if certificates.is_empty() {
         return Err(TlsError::Empty(chain.to_owned()));
@@ -64,11 +65,16 @@ pub fn load(chain: &Path, key: &Path) -> Result<Arc<ServerConfig>, TlsError> {
 /// [`TlsError`]: a name is none.
 pub fn self_signed(names: &[String]) -> Result<SelfSigned, TlsError> {
     let made = rcgen::generate_simple_self_signed(names)?;
-    let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).expect("a key as it was just made");
+    let key = PrivateKeyDer::try_from(made.signing_key.serialize_der())
+        .expect("a key as it was just made");
     let der = made.cert.der().clone();
     let digest = ring::digest::digest(&ring::digest::SHA256, &der);
     let pairs: Vec<_> = digest.as_ref().iter().map(|byte| format!("{byte:02X}")).collect();
-    Ok(SelfSigned { config: config(vec![der], key)?, pem: made.cert.pem(), fingerprint: pairs.join(":") })
+    Ok(SelfSigned {
+        config: config(vec![der], key)?,
+        pem: made.cert.pem(),
+        fingerprint: pairs.join(":"),
+    })
 }
 
 fn config(
@@ -76,7 +82,8 @@ fn config(
     key: PrivateKeyDer<'static>,
 ) -> Result<Arc<ServerConfig>, TlsError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    let builder =
+        ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
     let mut config = builder.with_no_client_auth().with_single_cert(certificates, key)?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Arc::new(config))

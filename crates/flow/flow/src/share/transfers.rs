@@ -1,4 +1,5 @@
-//! What is being sent, for those who watch: each body from its first byte, and the last ones that ended.
+//! What is being sent, for those who watch: each body from its first byte, and the last ones that
+//! ended.
 
 use serde::Serialize;
 use sprat_host::lock;
@@ -122,7 +123,10 @@ impl Transfers {
 
 impl Transfer {
     fn now(&self) -> Point {
-        Point { seconds: self.began.elapsed().as_secs_f64(), bytes: self.sent.load(Ordering::Relaxed) }
+        Point {
+            seconds: self.began.elapsed().as_secs_f64(),
+            bytes: self.sent.load(Ordering::Relaxed),
+        }
     }
 
     fn snapshot(&self, ended: Option<String>) -> Snapshot {

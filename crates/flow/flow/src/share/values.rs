@@ -11,7 +11,8 @@ const STRETCH: u64 = 1024;
 /// Most values that are kept: 64 MiB, for 2 TiB of files.
 const MAX_VALUES: usize = 2 << 20;
 
-/// What is known. Values of one version of a file are of no use for another: versions are part of what they are found by.
+/// What is known. Values of one version of a file are of no use for another: versions are part of
+/// what they are found by.
 #[derive(Debug, Default)]
 pub(super) struct Values(Mutex<Known>);
 
@@ -41,7 +42,8 @@ impl Values {
         stretch.values[within(index)]
     }
 
-    /// Keeps the value of group `index`, unless the file was changed so lately that a later change might not show.
+    /// Keeps the value of group `index`, unless the file was changed so lately that a later change
+    /// might not show.
     pub(super) fn keep(&self, version: &Version, index: u64, value: Value) {
         if !version.is_settled() {
             return;
@@ -66,10 +68,12 @@ impl Values {
 }
 
 impl Known {
-    /// Forgets what was not used for longest until there is room for so many values more, and takes it.
+    /// Forgets what was not used for longest until there is room for so many values more, and takes
+    /// it.
     fn make_room(&mut self, values: usize) {
         while self.room + values > MAX_VALUES {
-            let oldest = self.stretches.iter().min_by_key(|(_, stretch)| stretch.used).map(|(key, _)| *key);
+            let oldest =
+                self.stretches.iter().min_by_key(|(_, stretch)| stretch.used).map(|(key, _)| *key);
             let Some(gone) = oldest.and_then(|key| self.stretches.remove(&key)) else { break };
             self.room -= gone.values.len();
         }

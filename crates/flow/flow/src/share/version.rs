@@ -5,11 +5,13 @@ use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Longer than the grain of any filesystem's clock, which is 2 s at worst (FAT), and the second that `changed` is cut to.
+/// Longer than the grain of any filesystem's clock, which is 2 s at worst (FAT), and the second
+/// that `changed` is cut to.
 const SETTLED: Duration = Duration::from_secs(4);
 
-/// What tells versions of a file apart. A file that is written has another time of change, to the grain of the kernel's clock: some
-/// milliseconds before Linux 6.13, and since then always another than one that was looked at.
+/// What tells versions of a file apart. A file that is written has another time of change, to the
+/// grain of the kernel's clock: some milliseconds before Linux 6.13, and since then always another
+/// than one that was looked at.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Version {
     /// Bytes.
@@ -38,8 +40,8 @@ impl Version {
         }
     }
 
-    /// Whether a file that is written from now on will have another version for certain: its last change is longer ago than the
-    /// grain of any clock that filesystems keep.
+    /// Whether a file that is written from now on will have another version for certain: its last
+    /// change is longer ago than the grain of any clock that filesystems keep.
     #[must_use]
     pub(super) fn is_settled(&self) -> bool {
         let changed = Duration::from_secs(self.changed.0.max(0).unsigned_abs());
@@ -53,7 +55,12 @@ impl Version {
         for number in [self.device, self.inode, self.size] {
             hasher.update(&number.to_le_bytes());
         }
-        for number in [self.modified.seconds, self.modified.nanoseconds.into(), self.changed.0, self.changed.1] {
+        for number in [
+            self.modified.seconds,
+            self.modified.nanoseconds.into(),
+            self.changed.0,
+            self.changed.1,
+        ] {
             hasher.update(&number.to_le_bytes());
         }
         format!("\"{}\"", &hasher.finalize().to_hex()[..24])

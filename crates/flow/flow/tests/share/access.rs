@@ -20,9 +20,13 @@ fn guarded() -> Shared {
 fn without_a_token_there_is_nothing() {
     let shared = guarded();
     let refused = shared.get("/file", "");
-    assert_eq!((refused.status, refused.field("WWW-Authenticate")), (401, Some("Bearer realm=\"sprat\"")));
+    assert_eq!(
+        (refused.status, refused.field("WWW-Authenticate")),
+        (401, Some("Bearer realm=\"sprat\""))
+    );
     let shown = |answer: &super::support::Answer| {
-        let fields = answer.fields.iter().filter(|(name, _)| name != "Date").cloned().collect::<Vec<_>>();
+        let fields =
+            answer.fields.iter().filter(|(name, _)| name != "Date").cloned().collect::<Vec<_>>();
         (answer.status, fields, answer.body.clone())
     };
     for (path, fields) in [
@@ -42,7 +46,10 @@ fn without_a_token_there_is_nothing() {
     assert_eq!(shared.get("/file", &format!("Authorization: bearer {TOKEN}\r\n")).text(), "x");
     assert_eq!(shared.get("/file", "Authorization: Bearer another-token-of-ours\r\n").text(), "x");
     assert_eq!(shared.get(&format!("/file?token={TOKEN}"), "").text(), "x");
-    assert!(shared.events.lock().unwrap().iter().all(|event| !event.path.contains("horse")), "tokens are not logged");
+    assert!(
+        shared.events.lock().unwrap().iter().all(|event| !event.path.contains("horse")),
+        "tokens are not logged"
+    );
 }
 
 #[test]
@@ -51,12 +58,20 @@ fn a_browsers_token_goes_from_the_address_into_a_cookie() {
     let answer = shared.get(&format!("/?token={TOKEN}"), "");
     assert_eq!((answer.status, answer.field("Location")), (303, Some("/")));
     let cookie = answer.field("Set-Cookie").unwrap();
-    assert!(cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict") && !cookie.contains(TOKEN));
+    assert!(
+        cookie.contains("HttpOnly")
+            && cookie.contains("SameSite=Strict")
+            && !cookie.contains(TOKEN)
+    );
     let pair = cookie.split(';').next().unwrap();
     assert_eq!(shared.get("/", &format!("Cookie: other=1; {pair}\r\n")).status, 200);
     assert_eq!(shared.get("/file", &format!("Cookie: {pair}x\r\n")).status, 401);
     let (_, value) = pair.split_once('=').unwrap();
-    assert_eq!(shared.get("/file", &format!("Authorization: Bearer {value}\r\n")).status, 401, "a cookie is no token");
+    assert_eq!(
+        shared.get("/file", &format!("Authorization: Bearer {value}\r\n")).status,
+        401,
+        "a cookie is no token"
+    );
 }
 
 #[test]
@@ -67,18 +82,28 @@ fn a_ticket_opens_one_file_and_nothing_else() {
     let fields = format!("Authorization: Bearer {TOKEN}\r\nAccept: text/html\r\n");
     let page = shared.get("/sub/", &fields);
     assert_eq!(page.field("Cache-Control"), Some("no-store"));
-    let link = page.text().split("<a href=\"").find(|rest| rest.contains("download=sprat")).unwrap();
+    let link =
+        page.text().split("<a href=\"").find(|rest| rest.contains("download=sprat")).unwrap();
     let link = link.split('"').next().unwrap().replace("&amp;", "&");
     let ticket = link.split("ticket=").nth(1).unwrap();
-    assert!(page.text().contains(&format!("/sub/a%20b?ticket={ticket}' .</code>")), "the command has it too");
+    assert!(
+        page.text().contains(&format!("/sub/a%20b?ticket={ticket}' .</code>")),
+        "the command has it too"
+    );
     let saved = shared.get(&format!("/sub/{}", &link[2..]), "");
     assert_eq!((saved.status, saved.text()), (200, "y"));
     for path in ["/sub/", "/sub", "/file", "/", "/.sprat/transfers"] {
         assert_eq!(shared.get(&format!("{path}?ticket={ticket}"), "").status, 401, "{path}");
     }
     assert_eq!(shared.get("/sub/a%20b?ticket=1-0", "").status, 401);
-    assert_eq!(shared.get("/sub/a%20b?ticket=1-0", &format!("Authorization: Bearer {TOKEN}\r\n")).text(), "y");
-    assert!(shared.events.lock().unwrap().iter().all(|event| !event.path.contains("ticket")), "nor are tickets logged");
+    assert_eq!(
+        shared.get("/sub/a%20b?ticket=1-0", &format!("Authorization: Bearer {TOKEN}\r\n")).text(),
+        "y"
+    );
+    assert!(
+        shared.events.lock().unwrap().iter().all(|event| !event.path.contains("ticket")),
+        "nor are tickets logged"
+    );
     // A directory in the file's place is not what it was for.
     std::fs::remove_file(shared.path().join("sub/a b")).unwrap();
     std::fs::create_dir(shared.path().join("sub/a b")).unwrap();
@@ -110,7 +135,8 @@ fn curl_trusts_the_certificate_it_is_given() {
     let pem = shared.path().join("pem");
     std::fs::write(&pem, &made.pem).unwrap();
     let url = format!("https://{}/file", shared.address());
-    let curl = |arguments: &[&str]| Command::new("curl").args(["-sS", &url]).args(arguments).output();
+    let curl =
+        |arguments: &[&str]| Command::new("curl").args(["-sS", &url]).args(arguments).output();
     let Ok(trusting) = curl(&["--cacert", pem.to_str().unwrap(), "-D", "/dev/stderr"]) else {
         return super::support::skip("curl is not installed: share with TLS was not tried with it");
     };
@@ -134,7 +160,8 @@ fn certificates_come_from_files() {
     let path = |name: &str| directory.path().join(name);
     std::fs::write(path("empty"), "").unwrap();
     std::fs::write(path("cert"), tls::self_signed(&["localhost".to_owned()]).unwrap().pem).unwrap();
-    let told = |chain: &str, key: &str| tls::load(&path(chain), &path(key)).unwrap_err().to_string();
+    let told =
+        |chain: &str, key: &str| tls::load(&path(chain), &path(key)).unwrap_err().to_string();
     assert!(told("none", "cert").contains("none"));
     assert!(told("empty", "cert").contains("no certificate"));
     assert!(told("cert", "empty").contains("empty"));
@@ -168,12 +195,15 @@ fn a_name_that_leads_here_from_elsewhere_is_refused() {
     shared.write("file", b"x");
     let ask = |method: &str, host: &str| {
         let mut client = shared.connect();
-        client.send(&format!("{method} /file HTTP/1.1\r\nHost: {host}\r\nContent-Length: 0\r\n\r\n"));
+        client
+            .send(&format!("{method} /file HTTP/1.1\r\nHost: {host}\r\nContent-Length: 0\r\n\r\n"));
         let answer = client.answer(false).unwrap();
         assert_eq!(answer.field("Cross-Origin-Resource-Policy"), Some("same-origin"));
         (answer.status, answer.text().to_owned())
     };
-    for host in [&shared.address().to_string(), "localhost:8040", "nas.example", "192.168.7.7", "[::1]"] {
+    for host in
+        [&shared.address().to_string(), "localhost:8040", "nas.example", "192.168.7.7", "[::1]"]
+    {
         assert_eq!(ask("GET", host).0, 200, "{host}");
     }
     for method in ["GET", "PUT", "OPTIONS"] {
@@ -183,7 +213,9 @@ fn a_name_that_leads_here_from_elsewhere_is_refused() {
     // No page knows a token.
     let shared = guarded();
     let mut client = shared.connect();
-    client.send(&format!("GET /file HTTP/1.1\r\nHost: proxy.example\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"));
+    client.send(&format!(
+        "GET /file HTTP/1.1\r\nHost: proxy.example\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"
+    ));
     assert_eq!(client.answer(false).unwrap().status, 200);
 }
 
@@ -207,7 +239,10 @@ fn tokens_may_be_for_reading_alone_and_change_while_it_runs() {
     std::fs::write(&file, format!("{writes} read\nanother-token-of-ours\n")).unwrap();
     shared.share.set_tokens(Tokens::read(&file).unwrap());
     assert_eq!((status("GET", "/file", reads), status("GET", "/file", writes)), (401, 200));
-    assert_eq!((status("PUT", "/three", writes), status("PUT", "/three", "another-token-of-ours")), (403, 201));
+    assert_eq!(
+        (status("PUT", "/three", writes), status("PUT", "/three", "another-token-of-ours")),
+        (403, 201)
+    );
     std::fs::write(&file, format!("{TOKEN} delete\n")).unwrap();
     assert!(matches!(Tokens::read(&file), Err(TokenError::Line { line: 1, .. })));
 }

@@ -6,7 +6,12 @@ use std::process::{Command, Output};
 
 /// Runs a program, if it is there.
 fn run(program: &str, arguments: &[&str], directory: &Path) -> Option<Output> {
-    match Command::new(program).args(arguments).current_dir(directory).env("HOME", directory).output() {
+    match Command::new(program)
+        .args(arguments)
+        .current_dir(directory)
+        .env("HOME", directory)
+        .output()
+    {
         Ok(output) => Some(output),
         Err(_) => {
             skip(&format!("{program} is not installed: share was not tried with it"));
@@ -27,12 +32,17 @@ fn ready() -> (Shared, Vec<u8>, tempfile::TempDir) {
 fn curl() {
     let (shared, file, to) = ready();
     let url = shared.url("/a%20file.bin");
-    let Some(output) = run("curl", &["-sSf", "-R", "-OJ", &url, "-o", "second", &url], to.path()) else { return };
+    let Some(output) = run("curl", &["-sSf", "-R", "-OJ", &url, "-o", "second", &url], to.path())
+    else {
+        return;
+    };
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(std::fs::read(to.path().join("second")).unwrap() == file);
     // What is there already is not fetched again.
     std::fs::write(to.path().join("part"), &file[..1_234_567]).unwrap();
-    let output = run("curl", &["-sSf", "-C", "-", "-o", "part", "-w", "%{size_download}", &url], to.path()).unwrap();
+    let output =
+        run("curl", &["-sSf", "-C", "-", "-o", "part", "-w", "%{size_download}", &url], to.path())
+            .unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stdout), (file.len() - 1_234_567).to_string());
     assert!(std::fs::read(to.path().join("part")).unwrap() == file);
     let code = |arguments: &[&str]| run("curl", arguments, to.path()).unwrap().status.code();
@@ -49,7 +59,11 @@ fn curl() {
         super::support::wait(200);
         std::fs::File::options().write(true).open(large).unwrap().set_len(1 << 30).unwrap();
     });
-    assert_eq!(code(&["-sSf", "-o", "/dev/null", &shared.url("/large")]), Some(18), "a part of the file");
+    assert_eq!(
+        code(&["-sSf", "-o", "/dev/null", &shared.url("/large")]),
+        Some(18),
+        "a part of the file"
+    );
     changing.join().unwrap();
 }
 
@@ -58,7 +72,10 @@ fn wget() {
     let (shared, file, to) = ready();
     std::fs::create_dir(shared.path().join("sub")).unwrap();
     shared.write("sub/inner", b"inner");
-    let Some(output) = run("wget", &["-q", "--no-proxy", &shared.url("/a%20file.bin")], to.path()) else { return };
+    let Some(output) = run("wget", &["-q", "--no-proxy", &shared.url("/a%20file.bin")], to.path())
+    else {
+        return;
+    };
     assert!(output.status.success());
     assert!(std::fs::read(to.path().join("a file.bin")).unwrap() == file);
     std::fs::write(to.path().join("a file.bin"), &file[..999_999]).unwrap();
@@ -85,7 +102,11 @@ fn aria2() {
 fn rclone() {
     let (shared, file, to) = ready();
     let remote = format!(":http,url='{}':", shared.url("/"));
-    let Some(output) = run("rclone", &["--config", "/dev/null", "copy", &remote, "there"], to.path()) else { return };
+    let Some(output) =
+        run("rclone", &["--config", "/dev/null", "copy", &remote, "there"], to.path())
+    else {
+        return;
+    };
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(std::fs::read(to.path().join("there/a file.bin")).unwrap() == file);
 }

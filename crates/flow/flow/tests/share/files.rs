@@ -19,9 +19,14 @@ fn a_file_is_sent_as_it_is() {
         assert!(answer.field("Date").is_some() && answer.field("Last-Modified").is_some());
         let head = shared.ask("HEAD", "/file.txt", "");
         assert_eq!((head.status, head.body.len()), (200, 0));
-        let without_date =
-            |fields: &[(String, String)]| fields.iter().filter(|(name, _)| name != "Date").cloned().collect::<Vec<_>>();
-        assert_eq!(without_date(&head.fields), without_date(&answer.fields), "a HEAD says what a GET does");
+        let without_date = |fields: &[(String, String)]| {
+            fields.iter().filter(|(name, _)| name != "Date").cloned().collect::<Vec<_>>()
+        };
+        assert_eq!(
+            without_date(&head.fields),
+            without_date(&answer.fields),
+            "a HEAD says what a GET does"
+        );
     }
     let events = shared.events.lock().unwrap();
     assert!(events.iter().all(|event| event.error.is_none() && event.path == "/file.txt"));
@@ -30,14 +35,21 @@ fn a_file_is_sent_as_it_is() {
 #[test]
 fn names_are_any_bytes() {
     let shared = Shared::new();
-    for (name, path) in
-        [("ä ö.bin", "/%C3%A4%20%C3%B6.bin"), ("a+b&c%41", "/a+b&c%2541"), ("日本", "/%E6%97%A5%E6%9C%AC")]
-    {
+    for (name, path) in [
+        ("ä ö.bin", "/%C3%A4%20%C3%B6.bin"),
+        ("a+b&c%41", "/a+b&c%2541"),
+        ("日本", "/%E6%97%A5%E6%9C%AC"),
+    ] {
         shared.write(name, name.as_bytes());
         assert_eq!(shared.get(path, "").text(), name);
         assert_eq!(shared.get(&format!("http://here{path}"), "").text(), name, "absolute form");
         let saved = shared.get(&format!("{path}?download"), "");
-        assert!(saved.field("Content-Disposition").unwrap().starts_with("attachment; filename*=UTF-8''"));
+        assert!(
+            saved
+                .field("Content-Disposition")
+                .unwrap()
+                .starts_with("attachment; filename*=UTF-8''")
+        );
     }
 }
 
@@ -48,16 +60,26 @@ fn the_far_end_of_a_large_file_is_near() {
     let size = (5 << 30) + 12_345;
     file.set_len(size).unwrap();
     file.write_all_at(b"the end", size - 7).unwrap();
-    for range in ["bytes=-7".to_owned(), format!("bytes={}-", size - 7), format!("bytes={}-{}", size - 7, size + 99)] {
+    for range in [
+        "bytes=-7".to_owned(),
+        format!("bytes={}-", size - 7),
+        format!("bytes={}-{}", size - 7, size + 99),
+    ] {
         let answer = shared.get("/large", &format!("Range: {range}\r\n"));
         assert_eq!((answer.status, answer.text()), (206, "the end"), "{range}");
         let told = format!("bytes {}-{}/{size}", size - 7, size - 1);
         assert_eq!(answer.field("Content-Range"), Some(&told[..]));
     }
     // Across two groups, with holes.
-    let answer = shared.get("/large", &format!("Range: bytes={}-{}\r\n", (4u64 << 30) - 5, (4u64 << 30) + (2 << 20)));
+    let answer = shared.get(
+        "/large",
+        &format!("Range: bytes={}-{}\r\n", (4u64 << 30) - 5, (4u64 << 30) + (2 << 20)),
+    );
     assert!(answer.body.len() == (2 << 20) + 6 && answer.body.iter().all(|byte| *byte == 0));
-    assert_eq!(shared.ask("HEAD", "/large", "").field("Content-Length"), Some(&size.to_string()[..]));
+    assert_eq!(
+        shared.ask("HEAD", "/large", "").field("Content-Length"),
+        Some(&size.to_string()[..])
+    );
 }
 
 #[test]
@@ -73,14 +95,20 @@ fn several_ranges_come_in_parts() {
     for part in [0..10, 1_048_570..1_048_590, (3 << 20) - 5..3 << 20] {
         let range = format!("bytes {}-{}/{}", part.start, part.end - 1, file.len());
         let kind = "Content-Type: application/octet-stream";
-        expected.extend(format!("\r\n--{boundary}\r\n{kind}\r\nContent-Range: {range}\r\n\r\n").bytes());
+        expected.extend(
+            format!("\r\n--{boundary}\r\n{kind}\r\nContent-Range: {range}\r\n\r\n").bytes(),
+        );
         expected.extend(&file[part]);
     }
     expected.extend(format!("\r\n--{boundary}--\r\n").bytes());
     assert!(answer.body == expected);
     let bounds = |count: usize| vec!["0-0"; count].join(",");
     assert_eq!(shared.get("/file", &format!("Range: bytes={}\r\n", bounds(16))).status, 206);
-    assert_eq!(shared.get("/file", &format!("Range: bytes={}\r\n", bounds(17))).status, 200, "too many: the whole");
+    assert_eq!(
+        shared.get("/file", &format!("Range: bytes={}\r\n", bounds(17))).status,
+        200,
+        "too many: the whole"
+    );
 }
 
 #[test]
@@ -92,7 +120,11 @@ fn a_range_that_is_not_there_is_said_to_be_none() {
     assert_eq!((answer.status, answer.field("Content-Range")), (416, Some("bytes */10")));
     assert_eq!(shared.get("/empty", "Range: bytes=0-\r\n").status, 416);
     assert_eq!(shared.get("/file", "Range: furlongs=1-2\r\n").text(), "0123456789");
-    assert_eq!(shared.ask("HEAD", "/file", "Range: bytes=0-1\r\n").status, 200, "ranges are for GET");
+    assert_eq!(
+        shared.ask("HEAD", "/file", "Range: bytes=0-1\r\n").status,
+        200,
+        "ranges are for GET"
+    );
 }
 
 #[test]
@@ -108,12 +140,22 @@ fn conditions_tell_versions_apart() {
     let rest = format!("If-Range: {tag}\r\nRange: bytes=6-\r\n");
     assert_eq!(shared.get("/file", &rest).text(), "version");
     let times = std::fs::metadata(shared.path().join("file")).unwrap().modified().unwrap();
-    // The same size at the same time, as a careless copy would have it; only after the clock's grain.
+    // The same size at the same time, as a careless copy would have it; only after the clock's
+    // grain.
     super::support::wait(30);
     shared.write("file", b"other version");
-    std::fs::File::options().write(true).open(shared.path().join("file")).unwrap().set_modified(times).unwrap();
+    std::fs::File::options()
+        .write(true)
+        .open(shared.path().join("file"))
+        .unwrap()
+        .set_modified(times)
+        .unwrap();
     let answer = shared.get("/file", &rest);
-    assert_eq!((answer.status, answer.text()), (200, "other version"), "another version: the whole");
+    assert_eq!(
+        (answer.status, answer.text()),
+        (200, "other version"),
+        "another version: the whole"
+    );
     assert_eq!(shared.get("/file", &format!("If-Match: {tag}\r\n")).status, 412);
     assert_eq!(shared.get("/file", &format!("If-None-Match: {tag}\r\n")).status, 200);
 }

@@ -56,7 +56,9 @@ fn one_who_takes_nothing_is_dropped() {
 
 #[test]
 fn there_is_room_for_so_many() {
-    let shared = Shared::with(|options| options.limits = Limits { connections: 2, waiting: 0, ..Limits::default() });
+    let shared = Shared::with(|options| {
+        options.limits = Limits { connections: 2, waiting: 0, ..Limits::default() }
+    });
     shared.write("a", b"x");
     let ask = |client: &mut super::support::Client| {
         client.send("GET /a HTTP/1.1\r\nHost: h\r\n\r\n");
@@ -84,7 +86,9 @@ fn there_is_room_for_so_many() {
 
 #[test]
 fn one_address_has_only_so_many() {
-    let shared = Shared::with(|options| options.limits = Limits { from_one: 1, waiting: 0, ..Limits::default() });
+    let shared = Shared::with(|options| {
+        options.limits = Limits { from_one: 1, waiting: 0, ..Limits::default() }
+    });
     let _first = shared.connect();
     assert_eq!(shared.connect().answer(false).unwrap().status, 503);
 }
@@ -148,7 +152,8 @@ fn a_flood_of_connections_is_outlived() {
     shared.write("a", b"x");
     let mut flood: Vec<_> = (0..300).map(|_| shared.connect()).collect();
     // Each is told that there is no room, or is let in and ended when it asks for nothing.
-    let told: Vec<_> = flood.iter_mut().map(|client| client.answer(false).map(|answer| answer.status)).collect();
+    let told: Vec<_> =
+        flood.iter_mut().map(|client| client.answer(false).map(|answer| answer.status)).collect();
     let (refused, silent) = (
         told.iter().filter(|status| **status == Some(503)).count(),
         told.iter().filter(|status| status.is_none()).count(),

@@ -69,7 +69,8 @@ fn a_whole_tree_comes_in_lines() {
     assert_eq!(names(entries), expected, "each directory before what is in it; no circles");
     assert_eq!(end["end"], true);
     assert_eq!(end["entries"], entries.len());
-    let left_out: Vec<_> = end["left_out"].as_array().unwrap().iter().map(|text| text.as_str().unwrap()).collect();
+    let left_out: Vec<_> =
+        end["left_out"].as_array().unwrap().iter().map(|text| text.as_str().unwrap()).collect();
     let expected = [
         r#""linked" is a symbolic link to a folder"#,
         r#""out" is a symbolic link to nothing that is shared"#,
@@ -87,14 +88,18 @@ fn a_whole_tree_comes_in_lines() {
     client.send("GET /?format=jsonl HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
     let mut text = String::new();
     std::io::Read::read_to_string(&mut client.tcp, &mut text).unwrap();
-    assert!(text.contains("Connection: close\r\n") && text.ends_with("is a socket\"]}\n"), "{text}");
+    assert!(
+        text.contains("Connection: close\r\n") && text.ends_with("is a socket\"]}\n"),
+        "{text}"
+    );
 }
 
 #[test]
 fn many_entries_are_all_told() {
     let shared = Shared::new();
     std::fs::create_dir(shared.path().join("many")).unwrap();
-    let expected: BTreeMap<_, _> = (0..6000).map(|number| (format!("file-{number}"), number)).collect();
+    let expected: BTreeMap<_, _> =
+        (0..6000).map(|number| (format!("file-{number}"), number)).collect();
     for name in expected.keys() {
         shared.write(&format!("many/{name}"), b"");
     }
@@ -116,21 +121,33 @@ fn people_get_a_page_that_is_only_text() {
     assert!(policy.contains("default-src 'none'") && !policy.contains("unsafe"));
     let page = answer.text();
     assert_eq!(page.matches("<script").count(), 1, "our own");
-    assert!(page.contains("b &amp; &lt;i&gt;.txt") && page.contains("href=\"./b%20%26%20%3Ci%3E.txt\""));
+    assert!(
+        page.contains("b &amp; &lt;i&gt;.txt") && page.contains("href=\"./b%20%26%20%3Ci%3E.txt\"")
+    );
     assert!(page.contains("sprat cp 'sprat://here/%C3%A4' .</code>"), "{page}");
     assert!(page.contains("sprat cp -r 'sprat://here/sub/' .</code>"));
-    assert!(page.contains("<a href=\"./%C3%A4?download=sprat\">"), "what the browser's extension takes over");
+    assert!(
+        page.contains("<a href=\"./%C3%A4?download=sprat\">"),
+        "what the browser's extension takes over"
+    );
     let saved = shared.get("/%C3%A4?download=sprat", "");
-    assert!(saved.field("Content-Disposition").is_some_and(|how| how.starts_with("attachment")), "others save it");
+    assert!(
+        saved.field("Content-Disposition").is_some_and(|how| how.starts_with("attachment")),
+        "others save it"
+    );
     assert!(page.find(">sub/<").unwrap() < page.find(">b &amp;").unwrap(), "directories first");
     let order = |query: &str| {
         let page = shared.get(&format!("/{query}"), "");
-        let (five, none) = (page.text().find("&lt;i&gt;").unwrap(), page.text().find(">ä<").unwrap());
+        let (five, none) =
+            (page.text().find("&lt;i&gt;").unwrap(), page.text().find(">ä<").unwrap());
         five < none
     };
     assert!(!order("?sort=size") && order("?sort=size&order=desc") && order("?sort=name"));
     shared.write("page.html", b"<script>alert(1)</script>");
-    assert_eq!(shared.get("/page.html", "").field("Content-Security-Policy"), Some("sandbox allow-scripts"));
+    assert_eq!(
+        shared.get("/page.html", "").field("Content-Security-Policy"),
+        Some("sandbox allow-scripts")
+    );
     for part in ["/.sprat/live.js", "/.sprat/style.css"] {
         assert_eq!(shared.get(part, "").status, 200);
         assert!(page.contains(part));
@@ -166,14 +183,22 @@ fn what_is_sent_can_be_watched() {
             break seen;
         }
     };
-    assert_eq!((&seen["live"][0]["path"], &seen["live"][0]["total"]), (&"/large".into(), &(4u64 << 30).into()));
+    assert_eq!(
+        (&seen["live"][0]["path"], &seen["live"][0]["total"]),
+        (&"/large".into(), &(4u64 << 30).into())
+    );
     assert!(!seen["live"][0]["history"].as_array().unwrap().is_empty());
-    assert_eq!((&seen["past"][0]["path"], &seen["past"][0]["ended"]), (&"/small".into(), &"done".into()));
+    assert_eq!(
+        (&seen["past"][0]["path"], &seen["past"][0]["ended"]),
+        (&"/small".into(), &"done".into())
+    );
     drop(client);
     let ended = || shared.share.transfers().snapshot().1.iter().any(|past| past.path == "/large");
     while !ended() {
         super::support::wait(10);
     }
     let (live, past) = shared.share.transfers().snapshot();
-    assert!(live.is_empty() && past[0].ended.as_deref().is_some_and(|how| how.contains("connection")));
+    assert!(
+        live.is_empty() && past[0].ended.as_deref().is_some_and(|how| how.contains("connection"))
+    );
 }

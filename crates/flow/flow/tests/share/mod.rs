@@ -1,4 +1,5 @@
-//! `share` with real sockets: what it sends, what it refuses, and with what programs of others it gets along.
+//! `share` with real sockets: what it sends, what it refuses, and with what programs of others it
+//! gets along.
 
 mod access;
 mod clients;

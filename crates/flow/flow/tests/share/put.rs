@@ -18,7 +18,8 @@ fn writable() -> Shared {
 /// What there is in the shared directory, hidden or not.
 fn names(shared: &Shared) -> Vec<String> {
     let entries = std::fs::read_dir(shared.path()).unwrap();
-    let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let mut names: Vec<_> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
     names
 }
@@ -26,7 +27,10 @@ fn names(shared: &Shared) -> Vec<String> {
 /// A request with a body, on a connection of its own.
 fn put(shared: &Shared, path: &str, fields: &str, body: &[u8]) -> Answer {
     let mut client = shared.connect();
-    client.send(&format!("PUT {path} HTTP/1.1\r\nHost: here\r\nContent-Length: {}\r\n{fields}\r\n", body.len()));
+    client.send(&format!(
+        "PUT {path} HTTP/1.1\r\nHost: here\r\nContent-Length: {}\r\n{fields}\r\n",
+        body.len()
+    ));
     let _ = client.tcp.write_all(body); // who is refused need not be heard
     client.answer(false).unwrap()
 }
@@ -36,7 +40,8 @@ fn verified(file: &[u8], groups: std::ops::Range<u64>) -> Vec<u8> {
     let (length, mut body) = (file.len() as u64, Vec::new());
     for index in groups {
         let bytes = range(length, index);
-        let bytes = &file[usize::try_from(bytes.start).unwrap()..usize::try_from(bytes.end).unwrap()];
+        let bytes =
+            &file[usize::try_from(bytes.start).unwrap()..usize::try_from(bytes.end).unwrap()];
         body.extend_from_slice(bytes);
         body.extend_from_slice(&value(length, index, bytes));
     }
@@ -44,7 +49,8 @@ fn verified(file: &[u8], groups: std::ops::Range<u64>) -> Vec<u8> {
 }
 
 fn part(file: &[u8], groups: std::ops::Range<u64>, tag: &str) -> String {
-    let (first, end) = (groups.start * GROUP_BYTES, (groups.end * GROUP_BYTES).min(file.len() as u64));
+    let (first, end) =
+        (groups.start * GROUP_BYTES, (groups.end * GROUP_BYTES).min(file.len() as u64));
     format!(
         "Content-Type: {VERIFIED}\r\nContent-Range: bytes {first}-{}/{}\r\nSprat-Upload: {tag}\r\n",
         end - 1,
@@ -57,7 +63,11 @@ fn hash(file: &[u8]) -> blake3::Hash {
     let values: Vec<_> = (0..count(length))
         .map(|index| {
             let bytes = range(length, index);
-            value(length, index, &file[usize::try_from(bytes.start).unwrap()..usize::try_from(bytes.end).unwrap()])
+            value(
+                length,
+                index,
+                &file[usize::try_from(bytes.start).unwrap()..usize::try_from(bytes.end).unwrap()],
+            )
         })
         .collect();
     blake3::Hash::from_bytes(root(&values))
@@ -68,7 +78,11 @@ fn curl_puts_files() {
     let shared = writable();
     let here = tempfile::tempdir().unwrap();
     let curl = |arguments: &[&str]| {
-        let output = Command::new("curl").args(["-sS", "-w", " %{http_code}"]).args(arguments).output().ok()?;
+        let output = Command::new("curl")
+            .args(["-sS", "-w", " %{http_code}"])
+            .args(arguments)
+            .output()
+            .ok()?;
         Some(String::from_utf8_lossy(&output.stdout).into_owned())
     };
     for bytes in [0, 7, 9 * MIB + 5] {
@@ -82,7 +96,10 @@ fn curl_puts_files() {
         assert!(std::fs::read(shared.path().join(format!("{bytes}"))).unwrap() == content(bytes));
         // Nothing is replaced that nobody said should be.
         assert!(curl(&["-T", path, &shared.url("/")]).unwrap().ends_with(" 409"));
-        assert_eq!(curl(&["-T", path, "-H", "If-Match: *", &shared.url("/0")]).unwrap(), "replaced\n 200");
+        assert_eq!(
+            curl(&["-T", path, "-H", "If-Match: *", &shared.url("/0")]).unwrap(),
+            "replaced\n 200"
+        );
     }
     assert!(std::fs::read(shared.path().join("0")).unwrap() == content(9 * MIB + 5));
     assert!(curl(&["-T", "/etc/hostname", &shared.url("/none/x")]).unwrap().ends_with(" 409"));
@@ -121,7 +138,8 @@ fn nothing_lies_outside_or_under_a_name_that_nobody_sees() {
         let body = if path.ends_with('/') { &b""[..] } else { b"x" };
         for fields in ["", "If-Match: *\r\n"] {
             let answer = put(&shared, path, fields, body);
-            let expected = if status == 409 && !fields.is_empty() { [409, 412] } else { [status, status] };
+            let expected =
+                if status == 409 && !fields.is_empty() { [409, 412] } else { [status, status] };
             assert!(expected.contains(&answer.status), "{path}: {}", answer.text());
         }
     }
@@ -147,7 +165,15 @@ fn who_may_put_is_asked() {
     let shared = Shared::with(|options| (options.writable, options.tokens) = (Some(9), tokens));
     shared.write("there", b"x");
     let page = shared.get("/", "Authorization: Bearer abcdefghijklmnop\r\n");
-    let ticket = page.text().split("ticket=").nth(1).unwrap().split(['"', '&', '\'', ' ']).next().unwrap().to_owned();
+    let ticket = page
+        .text()
+        .split("ticket=")
+        .nth(1)
+        .unwrap()
+        .split(['"', '&', '\'', ' '])
+        .next()
+        .unwrap()
+        .to_owned();
     assert_eq!(shared.get(&format!("/there?ticket={ticket}"), "").status, 200);
     for (path, fields, status) in [
         ("/x".to_owned(), "", 401),
@@ -169,12 +195,14 @@ fn a_refusal_leaves_the_connection_where_it_was() {
     let mut client = shared.connect();
     let body = "x".repeat(100);
     for (path, status) in [("/none/x", 409), ("/.x", 403), ("/a", 201), ("/a", 409), ("/b", 201)] {
-        client.send(&format!("PUT {path} HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\n{body}"));
+        client
+            .send(&format!("PUT {path} HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\n{body}"));
         assert_eq!(client.answer(false).unwrap().status, status, "{path}");
     }
     // Many before the first answer.
-    let many: String =
-        (0..50).map(|at| format!("PUT /f{at} HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\n{body}")).collect();
+    let many: String = (0..50)
+        .map(|at| format!("PUT /f{at} HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\n{body}"))
+        .collect();
     client.send(&many);
     assert!((0..50).all(|_| client.answer(false).unwrap().status == 201));
     // Who waits for a word is told before he sends, and what is long is not listened to.
@@ -193,14 +221,17 @@ fn a_refusal_leaves_the_connection_where_it_was() {
 
 #[test]
 fn what_is_not_whole_has_no_name() {
-    let shared = Shared::with(|options| (options.writable, options.limits) = (Some(u64::MAX), impatient()));
+    let shared =
+        Shared::with(|options| (options.writable, options.limits) = (Some(u64::MAX), impatient()));
     for length in [100, 9 * MIB] {
         let mut client = shared.connect();
-        client.send(&format!("PUT /a HTTP/1.1\r\nHost: h\r\nContent-Length: {length}\r\n\r\nbegun"));
+        client
+            .send(&format!("PUT /a HTTP/1.1\r\nHost: h\r\nContent-Length: {length}\r\n\r\nbegun"));
         drop(client);
         // One who sends no more is not waited for.
         let mut client = shared.connect();
-        client.send(&format!("PUT /b HTTP/1.1\r\nHost: h\r\nContent-Length: {length}\r\n\r\nbegun"));
+        client
+            .send(&format!("PUT /b HTTP/1.1\r\nHost: h\r\nContent-Length: {length}\r\n\r\nbegun"));
         assert!(client.answer(false).is_none());
         until(|| names(&shared).is_empty());
     }
@@ -226,17 +257,29 @@ fn parts_become_a_file_when_all_are_there() {
             file.len(),
             hash.to_hex()
         );
-        put(&shared, "/a", &format!("{fields}Sprat-Mode: 4751\r\nSprat-Mtime: 1600000000.000000001\r\n"), b"")
+        put(
+            &shared,
+            "/a",
+            &format!("{fields}Sprat-Mode: 4751\r\nSprat-Mtime: 1600000000.000000001\r\n"),
+            b"",
+        )
     };
     let answer = end("tag", hash(&file));
     assert_eq!((answer.status, answer.field("Sprat-Missing")), (409, Some("3")));
     let asked = shared.get(
         "/a",
-        &format!("Accept: application/vnd.sprat.upload\r\nSprat-Upload: tag\r\nSprat-Length: {}\r\n", file.len()),
+        &format!(
+            "Accept: application/vnd.sprat.upload\r\nSprat-Upload: tag\r\nSprat-Length: {}\r\n",
+            file.len()
+        ),
     );
     let told = sprat_flow::journal::parse(&asked.body).unwrap();
     assert_eq!(told.groups.keys().copied().collect::<Vec<_>>(), [3]);
-    assert_eq!((told.identity.part.as_str(), told.identity.boot.as_str()), ("", ""), "nothing of the machine");
+    assert_eq!(
+        (told.identity.part.as_str(), told.identity.boot.as_str()),
+        ("", ""),
+        "nothing of the machine"
+    );
     let answer = put(&shared, "/a", &part(&file, 0..3, "tag"), &verified(&file, 0..3));
     assert_eq!((answer.status, answer.field("Sprat-Wrong")), (202, None));
     let answer = end("tag", hash(&file));
@@ -264,15 +307,20 @@ fn what_has_come_is_there_for_the_same_sender_only() {
     let mut client = shared.connect();
     let fields = part(&file, 0..3, "tag");
     let body = verified(&file, 0..3);
-    client.send(&format!("PUT /a HTTP/1.1\r\nHost: h\r\nContent-Length: {}\r\n{fields}\r\n", body.len()));
+    client.send(&format!(
+        "PUT /a HTTP/1.1\r\nHost: h\r\nContent-Length: {}\r\n{fields}\r\n",
+        body.len()
+    ));
     client.tcp.write_all(&body[..2 * MIB + 80]).unwrap();
     // While one is at it, others of another state are turned away.
     until(|| !names(&shared).is_empty());
     until(|| put(&shared, "/a", &part(&file, 0..1, "other"), &verified(&file, 0..1)).status == 409);
     drop(client);
     let ask = |tag: &str| {
-        let fields =
-            format!("Accept: application/vnd.sprat.upload\r\nSprat-Upload: {tag}\r\nSprat-Length: {}\r\n", file.len());
+        let fields = format!(
+            "Accept: application/vnd.sprat.upload\r\nSprat-Upload: {tag}\r\nSprat-Length: {}\r\n",
+            file.len()
+        );
         sprat_flow::journal::parse(&shared.get("/a", &fields).body).unwrap().groups.len()
     };
     until(|| ask("tag") == 2);
@@ -284,16 +332,24 @@ fn what_is_overwritten_is_forgotten() {
     let shared = writable();
     let (file, other) = (content(3 * MIB), vec![7; 3 * MIB]);
     let ask = || {
-        let fields =
-            format!("Accept: application/vnd.sprat.upload\r\nSprat-Upload: tag\r\nSprat-Length: {}\r\n", 3 * MIB);
+        let fields = format!(
+            "Accept: application/vnd.sprat.upload\r\nSprat-Upload: tag\r\nSprat-Length: {}\r\n",
+            3 * MIB
+        );
         sprat_flow::journal::parse(&shared.get("/a", &fields).body).unwrap().groups.len()
     };
-    // By a file that comes whole, small or large, and breaks off: what the journal told of is not there any more.
+    // By a file that comes whole, small or large, and breaks off: what the journal told of is not
+    // there any more.
     for length in [4 * MIB, 9 * MIB] {
-        // The name is free a moment after what came for it is gone: until then another upload is refused.
-        until(|| put(&shared, "/a", &part(&file, 0..2, "tag"), &verified(&file, 0..2)).status == 202);
+        // The name is free a moment after what came for it is gone: until then another upload is
+        // refused.
+        until(|| {
+            put(&shared, "/a", &part(&file, 0..2, "tag"), &verified(&file, 0..2)).status == 202
+        });
         until(|| ask() == 2 && shared.path().join(".a.sprat-journal").exists());
-        let head = format!("PUT /a HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: {length}\r\n\r\n");
+        let head = format!(
+            "PUT /a HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: {length}\r\n\r\n"
+        );
         let begin = || {
             let mut client = shared.connect();
             client.send(&head);
@@ -326,7 +382,10 @@ fn only_so_many_are_received_at_a_time() {
         let mut client = shared.connect();
         let fields = part(&file, 0..1, "tag");
         let body = verified(&file, 0..1);
-        client.send(&format!("PUT /f{at} HTTP/1.1\r\nHost: h\r\nContent-Length: {}\r\n{fields}\r\n", body.len()));
+        client.send(&format!(
+            "PUT /f{at} HTTP/1.1\r\nHost: h\r\nContent-Length: {}\r\n{fields}\r\n",
+            body.len()
+        ));
         client.tcp.write_all(&body).unwrap();
         assert_eq!(client.answer(false).unwrap().status, 202);
         clients.push(client);
@@ -334,7 +393,9 @@ fn only_so_many_are_received_at_a_time() {
     let refused = put(&shared, "/more", &part(&file, 0..1, "tag"), &verified(&file, 0..1));
     assert_eq!((refused.status, refused.field("Retry-After").is_some()), (503, true));
     clients.pop();
-    until(|| put(&shared, "/more", &part(&file, 0..1, "tag"), &verified(&file, 0..1)).status == 202);
+    until(|| {
+        put(&shared, "/more", &part(&file, 0..1, "tag"), &verified(&file, 0..1)).status == 202
+    });
 }
 
 /// Runs a test with a server of a filesystem that is 4 MB large, if there can be one.
@@ -374,7 +435,8 @@ fn a_disk_without_room_is_told_and_what_came_before_stays() {
         let file = content(2 * MIB);
         let answer = put(shared, "/b", &part(&file, 0..1, "tag"), &verified(&file, 0..1));
         assert_eq!(answer.status, 202, "{}", answer.text());
-        let kept = || sprat_flow::journal::parse(&std::fs::read(root.join(".b.sprat-journal")).ok()?);
+        let kept =
+            || sprat_flow::journal::parse(&std::fs::read(root.join(".b.sprat-journal")).ok()?);
         until(|| kept().is_some_and(|kept| kept.groups.len() == 1));
         punch(&root.join(".b.sprat-part"), MIB as u64);
         std::fs::write(root.join("filler"), vec![1; 2 * MIB + MIB / 2]).unwrap();
@@ -384,9 +446,17 @@ fn a_disk_without_room_is_told_and_what_came_before_stays() {
         std::fs::remove_file(root.join("filler")).unwrap();
         let answer = put(shared, "/b", &part(&file, 1..2, "tag"), &verified(&file, 1..2));
         assert_eq!(answer.status, 202, "{}", answer.text());
-        let fields =
-            format!("Sprat-Upload: tag\r\nSprat-Length: {}\r\nSprat-Blake3: {}\r\n", file.len(), hash(&file).to_hex());
-        let end = put(shared, "/b", &format!("Content-Type: application/vnd.sprat.upload\r\n{fields}"), b"");
+        let fields = format!(
+            "Sprat-Upload: tag\r\nSprat-Length: {}\r\nSprat-Blake3: {}\r\n",
+            file.len(),
+            hash(&file).to_hex()
+        );
+        let end = put(
+            shared,
+            "/b",
+            &format!("Content-Type: application/vnd.sprat.upload\r\n{fields}"),
+            b"",
+        );
         assert_eq!(end.status, 201, "{}", end.text());
         assert!(std::fs::read(root.join("b")).unwrap() == file);
     });
@@ -425,7 +495,8 @@ fn an_upload_that_was_left_holds_what_came_and_not_for_ever() {
         options.writable = Some(u64::MAX);
         options.keep_unfinished = std::time::Duration::from_secs(8);
     });
-    let (part, journal) = (shared.path().join(".x.sprat-part"), shared.path().join(".x.sprat-journal"));
+    let (part, journal) =
+        (shared.path().join(".x.sprat-part"), shared.path().join(".x.sprat-journal"));
     assert_eq!(begin_upload(&shared, "x", 64 << 20), 202);
     super::support::until(|| held(&part) > 0 && held(&part) <= 2 << 20 && journal.exists());
     assert_eq!(part.metadata().unwrap().len(), 64 << 20);
@@ -439,7 +510,8 @@ fn unfinished_uploads_hold_so_much_together_and_no_more() {
     std::fs::write(directory.path().join(".old.sprat-part"), vec![1; 8 << 20]).unwrap();
     let root = directory.path().to_owned();
     let shared = Shared::with(|options| {
-        (options.root, options.writable, options.max_unfinished) = (root, Some(u64::MAX), Some(20 << 20));
+        (options.root, options.writable, options.max_unfinished) =
+            (root, Some(u64::MAX), Some(20 << 20));
     });
     // What another process left is found soon after the start.
     super::support::until(|| {

@@ -34,16 +34,21 @@ fn old_clients_are_served() {
 fn methods_have_their_answers() {
     let shared = Shared::new();
     shared.write("a", b"x");
-    for (method, path, status) in
-        [("OPTIONS", "*", 204), ("OPTIONS", "/a", 204), ("POST", "/a", 405), ("DELETE", "/a", 405), ("BREW", "/a", 501)]
-    {
+    for (method, path, status) in [
+        ("OPTIONS", "*", 204),
+        ("OPTIONS", "/a", 204),
+        ("POST", "/a", 405),
+        ("DELETE", "/a", 405),
+        ("BREW", "/a", 501),
+    ] {
         let answer = shared.ask(method, path, "");
         assert_eq!(answer.status, status, "{method}");
         assert!(answer.field("Allow").unwrap().contains("GET"));
     }
 }
 
-/// Whatever could be read in two ways is refused, and the connection ended: what follows is no request.
+/// Whatever could be read in two ways is refused, and the connection ended: what follows is no
+/// request.
 #[test]
 fn what_could_be_misunderstood_is_refused() {
     let shared = Shared::new();
@@ -51,7 +56,10 @@ fn what_could_be_misunderstood_is_refused() {
     let smuggled = "GET /a HTTP/1.1\r\nHost: h\r\n\r\n";
     for (head, status) in [
         ("POST /a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
-        ("GET /a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n", 400),
+        (
+            "GET /a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n",
+            400,
+        ),
         ("GET /a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding : chunked\r\n\r\n", 400),
         ("GET /a HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\nContent-Length: 5\r\n\r\n", 400),
         ("GET /a HTTP/1.1\r\nHost: h\r\nContent-Length: 5, 5\r\n\r\n", 400),
@@ -142,20 +150,33 @@ fn both_families_are_served() {
         return super::support::skip("this machine has no IPv6: share was not tried with it");
     };
     let shared = Shared::with(|options| {
-        options.listen = vec!["[::]:0".parse().unwrap(), "[::1]:0".parse().unwrap(), "127.0.0.1:0".parse().unwrap()];
+        options.listen = vec![
+            "[::]:0".parse().unwrap(),
+            "[::1]:0".parse().unwrap(),
+            "127.0.0.1:0".parse().unwrap(),
+        ];
     });
     shared.write("a", b"x");
     let [every, six, four] = shared.share.addresses() else { panic!("as many as were asked for") };
-    for (host, port) in [("[::1]", every), ("127.0.0.1", every), ("[::1]", six), ("127.0.0.1", four)] {
+    for (host, port) in
+        [("[::1]", every), ("127.0.0.1", every), ("[::1]", six), ("127.0.0.1", four)]
+    {
         let mut tcp = std::net::TcpStream::connect(format!("{host}:{}", port.port())).unwrap();
-        std::io::Write::write_all(&mut tcp, b"GET /a HTTP/1.1\r\nHost: [::1]:80\r\nConnection: close\r\n\r\n").unwrap();
+        std::io::Write::write_all(
+            &mut tcp,
+            b"GET /a HTTP/1.1\r\nHost: [::1]:80\r\nConnection: close\r\n\r\n",
+        )
+        .unwrap();
         let mut answer = String::new();
         std::io::Read::read_to_string(&mut tcp, &mut answer).unwrap();
         assert!(answer.ends_with("\r\n\r\nx"), "{host} {port}");
         let peer = shared.events.lock().unwrap().last().unwrap().peer;
         assert_eq!(peer.is_ipv4(), host == "127.0.0.1", "an IPv4 address is told as one");
     }
-    assert!(std::net::TcpStream::connect(("127.0.0.1", six.port())).is_err(), "only what was asked for");
+    assert!(
+        std::net::TcpStream::connect(("127.0.0.1", six.port())).is_err(),
+        "only what was asked for"
+    );
 }
 
 #[test]

@@ -22,11 +22,16 @@ impl Shared {
 
     pub(super) fn with(change: impl FnOnce(&mut Options)) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let mut options = Options::new(directory.path().to_owned(), vec!["127.0.0.1:0".parse().unwrap()]);
+        let mut options =
+            Options::new(directory.path().to_owned(), vec!["127.0.0.1:0".parse().unwrap()]);
         let events = Arc::new(Mutex::new(Vec::new()));
         let seen = events.clone();
-        options.observer = Some(Arc::new(move |event: &Event| seen.lock().unwrap().push(event.clone())));
-        options.names = (b'a'..=b'z').map(|name| char::from(name).to_string()).chain(["here".to_owned()]).collect();
+        options.observer =
+            Some(Arc::new(move |event: &Event| seen.lock().unwrap().push(event.clone())));
+        options.names = (b'a'..=b'z')
+            .map(|name| char::from(name).to_string())
+            .chain(["here".to_owned()])
+            .collect();
         change(&mut options);
         let share = Share::start(options).unwrap();
         Self { directory, share, events }
@@ -103,7 +108,8 @@ impl Client {
         self.tcp.set_nonblocking(true).unwrap();
         let peeked = self.tcp.peek(&mut [0]);
         self.tcp.set_nonblocking(false).unwrap();
-        !self.came.is_empty() || !matches!(peeked, Err(error) if error.kind() == std::io::ErrorKind::WouldBlock)
+        !self.came.is_empty()
+            || !matches!(peeked, Err(error) if error.kind() == std::io::ErrorKind::WouldBlock)
     }
 
     /// The next answer; `None` when the connection ends before one.
@@ -122,7 +128,8 @@ impl Client {
         parsed.parse(&head).unwrap();
         let status = parsed.code.unwrap();
         let text = |value: &[u8]| String::from_utf8(value.to_vec()).unwrap();
-        let fields = parsed.headers.iter().map(|field| (field.name.to_owned(), text(field.value))).collect();
+        let fields =
+            parsed.headers.iter().map(|field| (field.name.to_owned(), text(field.value))).collect();
         let mut answer = Answer { status, fields, body: Vec::new(), cut: false };
         if no_body || status == 304 || status == 204 {
             return Some(answer);
@@ -147,7 +154,8 @@ impl Client {
                 }
                 continue;
             };
-            let length = usize::from_str_radix(std::str::from_utf8(&self.came[..at]).unwrap(), 16).unwrap();
+            let length =
+                usize::from_str_radix(std::str::from_utf8(&self.came[..at]).unwrap(), 16).unwrap();
             while self.came.len() < at + 2 + length + 2 {
                 if !self.more() {
                     return false;

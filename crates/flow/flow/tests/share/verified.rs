@@ -30,9 +30,16 @@ fn all_values_make_the_files_hash() {
         shared.write("file", &file);
         check(&shared.get("/file", ACCEPT), &file);
     }
-    assert_eq!(shared.get("/file", "").field("Vary"), Some("Accept"), "caches keep both forms apart");
+    assert_eq!(
+        shared.get("/file", "").field("Vary"),
+        Some("Accept"),
+        "caches keep both forms apart"
+    );
     assert_eq!(shared.get("/file", "Accept: */*\r\n").body.len(), (7 << 20) + 12_345);
-    assert_eq!(shared.get("/file", &format!("Accept: {VERIFIED};q=0\r\n")).body.len(), (7 << 20) + 12_345);
+    assert_eq!(
+        shared.get("/file", &format!("Accept: {VERIFIED};q=0\r\n")).body.len(),
+        (7 << 20) + 12_345
+    );
 }
 
 #[test]
@@ -50,7 +57,10 @@ fn ranges_of_groups_verify_by_themselves() {
         let told = format!("bytes {}-{}/{size}", bytes.start, bytes.end - 1);
         assert_eq!(answer.field("Content-Range"), Some(&told[..]));
         let (content, values) = taken_apart(&answer.body);
-        assert!(content == file[usize::try_from(bytes.start).unwrap()..usize::try_from(bytes.end).unwrap()]);
+        assert!(
+            content
+                == file[usize::try_from(bytes.start).unwrap()..usize::try_from(bytes.end).unwrap()]
+        );
         for (index, (content, told)) in content.chunks(1 << 20).zip(&values).enumerate() {
             assert_eq!(value(size, first + index as u64, content), *told);
         }
@@ -73,7 +83,11 @@ fn values_alone_are_those_of_the_verified_form() {
         let answer = shared.get("/file", &accept);
         assert_eq!((answer.status, answer.field("Content-Type")), (200, Some(VALUES)));
         assert_eq!(answer.body, values.concat());
-        assert_eq!(answer.field("ETag"), shared.get("/file", "").field("ETag"), "it says which version they are of");
+        assert_eq!(
+            answer.field("ETag"),
+            shared.get("/file", "").field("ETag"),
+            "it says which version they are of"
+        );
         if bytes > 3 << 20 {
             let answer = shared.get("/file", &format!("{accept}Range: bytes=1048576-3145727\r\n"));
             assert_eq!((answer.status, &answer.body), (206, &values[1..3].concat()));
@@ -81,7 +95,10 @@ fn values_alone_are_those_of_the_verified_form() {
             assert_eq!(shared.get("/file", &format!("{accept}Range: bytes=1-\r\n")).status, 416);
         }
     }
-    assert_eq!(shared.get("/file", &format!("{ACCEPT}{accept}")).field("Content-Type"), Some(VERIFIED));
+    assert_eq!(
+        shared.get("/file", &format!("{ACCEPT}{accept}")).field("Content-Type"),
+        Some(VERIFIED)
+    );
 }
 
 #[test]
@@ -115,7 +132,11 @@ fn values_are_computed_once_for_a_file_at_rest() {
         last_summed(answers)
     };
     let all = file.len() as u64;
-    assert_eq!((summed(""), summed("")), (all, all), "just written: a change could hide in the same tick of a clock");
+    assert_eq!(
+        (summed(""), summed("")),
+        (all, all),
+        "just written: a change could hide in the same tick of a clock"
+    );
     wait(5_000);
     assert_eq!((summed(""), summed("")), (all, 0));
     assert_eq!(summed("Cache-Control: no-cache\r\n"), all, "for who doubts them");

@@ -20,7 +20,8 @@ use std::time::Duration;
 pub(crate) enum Fault {
     /// Nothing.
     None,
-    /// Closes after so many bytes of the answer, its head among them; with a reset, or with a farewell.
+    /// Closes after so many bytes of the answer, its head among them; with a reset, or with a
+    /// farewell.
     Cut { after: usize, reset: bool },
     /// Closes after so many bytes of the body.
     CutBody(usize),
@@ -136,8 +137,11 @@ fn read_request(reader: &mut BufReader<TcpStream>) -> Option<Request> {
     let mut line = String::new();
     reader.read_line(&mut line).ok().filter(|bytes| *bytes > 0)?;
     let mut words = line.split_whitespace();
-    let mut request =
-        Request { method: words.next()?.to_owned(), target: words.next()?.to_owned(), fields: BTreeMap::new() };
+    let mut request = Request {
+        method: words.next()?.to_owned(),
+        target: words.next()?.to_owned(),
+        fields: BTreeMap::new(),
+    };
     loop {
         let mut line = String::new();
         reader.read_line(&mut line).ok()?;
@@ -153,7 +157,8 @@ fn answer(stream: &mut TcpStream, request: &Request, state: &Mutex<State>) -> Op
         let mut state = state.lock().unwrap();
         state.requests.push(request.clone());
         let faulty = !head_only || state.faults_of_heads;
-        let fault = if faulty { state.faults.pop_front().unwrap_or(Fault::None) } else { Fault::None };
+        let fault =
+            if faulty { state.faults.pop_front().unwrap_or(Fault::None) } else { Fault::None };
         if let Fault::Change(content, tag) | Fault::Mix(content, tag) = &fault {
             (state.content, state.tag) = (content.clone(), (*tag).to_owned());
         }
@@ -167,12 +172,16 @@ fn answer(stream: &mut TcpStream, request: &Request, state: &Mutex<State>) -> Op
         stream.write_all(bytes).ok()?;
         return None;
     }
-    let accepts = |form: &str| verified && request.fields.get("accept").is_some_and(|accept| accept.contains(form));
+    let accepts = |form: &str| {
+        verified && request.fields.get("accept").is_some_and(|accept| accept.contains(form))
+    };
     let (verified, values) = (accepts(VERIFIED), accepts(VALUES));
     let length = content.len() as u64;
-    let asked = request.fields.get("range").filter(|_| !matches!(fault, Fault::Whole)).filter(|_| {
-        matches!(fault, Fault::Mix(..)) || request.fields.get("if-range").is_none_or(|validator| *validator == tag)
-    });
+    let asked =
+        request.fields.get("range").filter(|_| !matches!(fault, Fault::Whole)).filter(|_| {
+            matches!(fault, Fault::Mix(..))
+                || request.fields.get("if-range").is_none_or(|validator| *validator == tag)
+        });
     let part = asked.map(|text| parse_range(text)).map(|part| part.start..part.end.min(length));
     if part.as_ref().is_some_and(Range::is_empty) {
         let head = format!(
@@ -182,7 +191,11 @@ fn answer(stream: &mut TcpStream, request: &Request, state: &Mutex<State>) -> Op
         return Some(());
     }
     let (first, end) = part.clone().map_or((0, length), |part| (part.start, part.end));
-    let mut body = if values { values_of(&content, first..end) } else { body_of(&content, first..end, verified) };
+    let mut body = if values {
+        values_of(&content, first..end)
+    } else {
+        body_of(&content, first..end, verified)
+    };
     if let Fault::Flip(at) = fault
         && (first..end).contains(&at)
     {
@@ -224,7 +237,9 @@ fn answer(stream: &mut TcpStream, request: &Request, state: &Mutex<State>) -> Op
             set("Transfer-Encoding", "chunked".to_owned());
             body = body
                 .chunks(*size)
-                .flat_map(|chunk| [format!("{:x};x=y\r\n", chunk.len()).as_bytes(), chunk, b"\r\n"].concat())
+                .flat_map(|chunk| {
+                    [format!("{:x};x=y\r\n", chunk.len()).as_bytes(), chunk, b"\r\n"].concat()
+                })
                 .collect();
             body.extend(b"0\r\nTrailer: yes\r\n\r\n");
         }
@@ -300,7 +315,9 @@ fn values_of(content: &[u8], part: Range<u64>) -> Vec<u8> {
     let length = content.len() as u64;
     let groups = (0..count(length)).map(|index| (index, range(length, index)));
     let groups = groups.filter(|(_, range)| range.start >= part.start && range.end <= part.end);
-    groups.flat_map(|(index, range)| value(length, index, &content[at(range.start)..at(range.end)])).collect()
+    groups
+        .flat_map(|(index, range)| value(length, index, &content[at(range.start)..at(range.end)]))
+        .collect()
 }
 
 /// Bytes that are nowhere the same.
@@ -312,21 +329,32 @@ pub(crate) fn content(bytes: usize) -> Vec<u8> {
 
 /// Options for tests: little patience, no huge buffers.
 pub(crate) fn options() -> Options {
-    Options { patience: Duration::from_secs(2), receive_buffer: 0, retries: 4, ..Options::default() }
+    Options {
+        patience: Duration::from_secs(2),
+        receive_buffer: 0,
+        retries: 4,
+        ..Options::default()
+    }
 }
 
 /// Copies, with everything that was told.
-pub(crate) fn copy(source: &str, target: &Path, options: Options) -> (Result<Outcome, Error>, Vec<Event>) {
+pub(crate) fn copy(
+    source: &str,
+    target: &Path,
+    options: Options,
+) -> (Result<Outcome, Error>, Vec<Event>) {
     let mut events = Vec::new();
-    let outcome =
-        Fetch::new(source, target, options).and_then(|copy| copy.run(&mut |event| events.push(event.clone())));
+    let outcome = Fetch::new(source, target, options)
+        .and_then(|copy| copy.run(&mut |event| events.push(event.clone())));
     events.retain(|event| !matches!(event, Event::Progress(_)));
     (outcome, events)
 }
 
 /// The names in a directory.
 pub(crate) fn names(directory: &Path) -> Vec<String> {
-    let names = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let names = std::fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let mut names: Vec<_> = names.collect();
     names.sort();
     names

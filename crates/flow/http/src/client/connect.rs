@@ -83,8 +83,13 @@ fn interleaved(all: Vec<SocketAddr>) -> Vec<SocketAddr> {
     }
 }
 
-/// Tries the addresses, each a little after the one before, or when that fails; the first that answers is taken.
-fn race(addresses: &[SocketAddr], receive_buffer: usize, cancel: &Cancel) -> Result<TcpStream, Fault> {
+/// Tries the addresses, each a little after the one before, or when that fails; the first that
+/// answers is taken.
+fn race(
+    addresses: &[SocketAddr],
+    receive_buffer: usize,
+    cancel: &Cancel,
+) -> Result<TcpStream, Fault> {
     let begun = Instant::now();
     let mut waiting = addresses.iter();
     let mut trying: Vec<(Socket, SocketAddr)> = Vec::new();
@@ -110,7 +115,11 @@ fn race(addresses: &[SocketAddr], receive_buffer: usize, cancel: &Cancel) -> Res
             let why = format!("no answer within {} s", CONNECT.as_secs());
             return Err(Fault::Io(io::Error::new(io::ErrorKind::TimedOut, why)));
         }
-        let until = if waiting.len() > 0 { next_at.saturating_duration_since(Instant::now()) } else { TICK };
+        let until = if waiting.len() > 0 {
+            next_at.saturating_duration_since(Instant::now())
+        } else {
+            TICK
+        };
         for index in ready(&trying, until.min(TICK)).into_iter().rev() {
             let (socket, address) = trying.swap_remove(index);
             match socket.take_error().map_err(Fault::Io)? {
@@ -126,7 +135,8 @@ fn race(addresses: &[SocketAddr], receive_buffer: usize, cancel: &Cancel) -> Res
 
 /// Begins to connect.
 fn begin(address: SocketAddr, receive_buffer: usize) -> io::Result<Socket> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+    let socket =
+        Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
     if receive_buffer > 0 {
         // Before connecting: the scale of the window is agreed then, for good.
         enlarge(&socket, Buffer::Receive, receive_buffer)?;
@@ -140,7 +150,8 @@ fn begin(address: SocketAddr, receive_buffer: usize) -> io::Result<Socket> {
 
 /// Which of the sockets have come to an end with connecting, well or not.
 fn ready(trying: &[(Socket, SocketAddr)], wait: Duration) -> Vec<usize> {
-    let mut polled: Vec<_> = trying.iter().map(|(socket, _)| PollFd::new(socket, PollFlags::OUT)).collect();
+    let mut polled: Vec<_> =
+        trying.iter().map(|(socket, _)| PollFd::new(socket, PollFlags::OUT)).collect();
     let timeout = Timespec::try_from(wait).ok();
     match poll(&mut polled, timeout.as_ref()) {
         Ok(1..) => (0..polled.len()).filter(|index| !polled[*index].revents().is_empty()).collect(),
@@ -159,7 +170,8 @@ mod tests {
 
     #[test]
     fn families_take_turns_and_the_newer_begins() {
-        let all = ["127.0.0.1:1", "127.0.0.2:1", "[::1]:1", "127.0.0.3:1"].map(|text| text.parse().unwrap());
+        let all = ["127.0.0.1:1", "127.0.0.2:1", "[::1]:1", "127.0.0.3:1"]
+            .map(|text| text.parse().unwrap());
         let turns: Vec<_> = interleaved(all.to_vec()).iter().map(ToString::to_string).collect();
         assert_eq!(turns, ["[::1]:1", "127.0.0.1:1", "127.0.0.2:1", "127.0.0.3:1"]);
         assert_eq!(interleaved(vec![all[0]; 100]).len(), MAX_ADDRESSES);
@@ -175,7 +187,8 @@ mod tests {
         deaf.listen(0).unwrap();
         let silent = deaf.local_addr().unwrap().as_socket().unwrap();
         let _queue: Vec<_> = (0..3).map(|_| begin(silent, 0).unwrap()).collect();
-        let not: [SocketAddr; 3] = ["[::1]:1".parse().unwrap(), "127.0.0.1:1".parse().unwrap(), silent];
+        let not: [SocketAddr; 3] =
+            ["[::1]:1".parse().unwrap(), "127.0.0.1:1".parse().unwrap(), silent];
         for place in 0..=not.len() {
             let mut addresses = not.to_vec();
             addresses.insert(place, there);

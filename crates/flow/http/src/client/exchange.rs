@@ -1,4 +1,5 @@
-//! Requests with bodies of their own, and short answers: for services that are spoken to in a few words before or after bytes are moved.
+//! Requests with bodies of their own, and short answers: for services that are spoken to in a few
+//! words before or after bytes are moved.
 
 use super::body::{Body, Framing};
 use super::connect::Connector;
@@ -58,7 +59,11 @@ impl Caller {
     /// # Errors
     /// [`Error::File`] when the certificates that are to be trusted cannot be read.
     pub fn new(options: &Options, cancel: &Cancel) -> Result<Self, Error> {
-        Ok(Self { connector: Connector::new(options)?, cancel: cancel.clone(), kept: Mutex::default() })
+        Ok(Self {
+            connector: Connector::new(options)?,
+            cancel: cancel.clone(),
+            kept: Mutex::default(),
+        })
     }
 
     /// Makes a request. Redirects and errors of the server's are answers like others.
@@ -69,7 +74,8 @@ impl Caller {
         let address = Address::parse(call.url)?;
         let name = address.to_string();
         let peer = format!("{} {}", address.is_tls(), address.authority());
-        // A server may have closed what it kept: then once more, on a new connection; but not what may not be done twice.
+        // A server may have closed what it kept: then once more, on a new connection; but not what
+        // may not be done twice.
         if call.method != "POST"
             && let Some(wire) = self.take_kept(&peer)
             && let Ok((reply, wire)) = self.on(wire, &address, &call)
@@ -77,7 +83,10 @@ impl Caller {
             self.keep(peer, wire);
             return Ok(reply);
         }
-        let wire = self.connector.connect(&address, &self.cancel).map_err(|fault| fault.into_error(&name))?;
+        let wire = self
+            .connector
+            .connect(&address, &self.cancel)
+            .map_err(|fault| fault.into_error(&name))?;
         let done = self.on(wire, &address, &call);
         let (reply, wire) = done.map_err(|fault| fault.into_error(&name))?;
         self.keep(peer, wire);
@@ -85,7 +94,12 @@ impl Caller {
     }
 
     /// Makes a request on a connection; gives it back if it can take another.
-    fn on(&self, mut wire: Wire, address: &Address, call: &Call<'_>) -> Result<(Reply, Option<Wire>), Fault> {
+    fn on(
+        &self,
+        mut wire: Wire,
+        address: &Address,
+        call: &Call<'_>,
+    ) -> Result<(Reply, Option<Wire>), Fault> {
         wire.send(text(address, call).as_bytes())?;
         for piece in call.body.iter().flat_map(|part| part.chunks(PIECE)) {
             if self.cancel.is_asked() {
@@ -134,10 +148,16 @@ impl Caller {
 
 /// The text of a request.
 fn text(address: &Address, call: &Call<'_>) -> String {
-    let mut text = format!("{} {} HTTP/1.1\r\nHost: {}\r\n", call.method, address.target(false), address.authority());
+    let mut text = format!(
+        "{} {} HTTP/1.1\r\nHost: {}\r\n",
+        call.method,
+        address.target(false),
+        address.authority()
+    );
     let length: usize = call.body.iter().map(|part| part.len()).sum();
     let version = env!("CARGO_PKG_VERSION");
-    write!(text, "User-Agent: sprat/{version}\r\nContent-Length: {length}\r\n").expect("a string takes everything");
+    write!(text, "User-Agent: sprat/{version}\r\nContent-Length: {length}\r\n")
+        .expect("a string takes everything");
     for (name, value) in call.fields {
         write!(text, "{name}: {value}\r\n").expect("a string takes everything");
     }

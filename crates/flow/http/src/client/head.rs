@@ -15,7 +15,8 @@ const MAX_WRONG: usize = 1024;
 /// Longest pause that a server may ask for.
 const MAX_PAUSE: Duration = Duration::from_secs(600);
 
-/// What a server said before the body. Fields that are there and make no sense are errors, not absent.
+/// What a server said before the body. Fields that are there and make no sense are errors, not
+/// absent.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Head {
     /// The status code.
@@ -97,7 +98,9 @@ impl Head {
             head.pause = Some(until.duration_since(now).unwrap_or_default().min(MAX_PAUSE));
         }
         if head.chunked && head.length.is_some() {
-            return Err("its answer has a length and chunks, so that nobody knows where it ends".to_owned());
+            return Err(
+                "its answer has a length and chunks, so that nobody knows where it ends".to_owned()
+            );
         }
         Ok(Some((head, used)))
     }
@@ -107,33 +110,51 @@ impl Head {
             "content-length" => once(&mut self.length, number(text).ok_or("want one number")?)?,
             "transfer-encoding" => {
                 let known = text.eq_ignore_ascii_case("chunked") && !self.chunked;
-                self.chunked = known.then_some(true).ok_or("want chunked, once, and nothing else")?;
+                self.chunked =
+                    known.then_some(true).ok_or("want chunked, once, and nothing else")?;
             }
-            "content-range" => once(&mut self.range, ContentRange::parse(text).ok_or("want bytes FIRST-LAST/ALL")?)?,
+            "content-range" => once(
+                &mut self.range,
+                ContentRange::parse(text).ok_or("want bytes FIRST-LAST/ALL")?,
+            )?,
             // A weak tag says "as good as the same": not good enough for bytes.
             "etag" if text.starts_with('"') && text.len() >= 2 && text.ends_with('"') => {
                 once(&mut self.tag, text.to_owned())?;
             }
             "last-modified" => self.modified = Some(text.to_owned()),
             "date" => self.date = httpdate::parse_http_date(text).ok(),
-            "content-type" => self.kind = text.split(';').next().unwrap_or("").trim().to_ascii_lowercase(),
-            "content-encoding" if !text.eq_ignore_ascii_case("identity") => self.coding = Some(text.to_owned()),
+            "content-type" => {
+                self.kind = text.split(';').next().unwrap_or("").trim().to_ascii_lowercase()
+            }
+            "content-encoding" if !text.eq_ignore_ascii_case("identity") => {
+                self.coding = Some(text.to_owned())
+            }
             "location" => once(&mut self.location, text.to_owned())?,
-            "accept-ranges" => self.ranges = text.split(',').any(|word| word.trim().eq_ignore_ascii_case("bytes")),
-            "retry-after" => self.pause = number(text).map(|seconds| Duration::from_secs(seconds).min(MAX_PAUSE)),
+            "accept-ranges" => {
+                self.ranges = text.split(',').any(|word| word.trim().eq_ignore_ascii_case("bytes"))
+            }
+            "retry-after" => {
+                self.pause = number(text).map(|seconds| Duration::from_secs(seconds).min(MAX_PAUSE))
+            }
             "connection" => {
                 self.close |= text.split(',').any(|word| word.trim().eq_ignore_ascii_case("close"));
             }
             "sprat-length" => self.there = number(text),
-            "sprat-xattrs" => self.xattrs = Some(Xattrs::parse(text).ok_or("want NAME=BASE64, ...")?),
+            "sprat-xattrs" => {
+                self.xattrs = Some(Xattrs::parse(text).ok_or("want NAME=BASE64, ...")?)
+            }
             "sprat-note" => self.note = Some(text.to_owned()),
             "sprat-missing" => self.missing = number(text),
             "sprat-begun" => {
-                self.begun = text.split_once(' ').and_then(|(group, bytes)| number(group).zip(number(bytes)));
+                self.begun = text
+                    .split_once(' ')
+                    .and_then(|(group, bytes)| number(group).zip(number(bytes)));
             }
             "sprat-wrong" => {
                 let groups: Option<Vec<u64>> = text.split(' ').map(number).collect();
-                self.wrong = groups.filter(|groups| groups.len() <= MAX_WRONG).ok_or("want a few numbers")?;
+                self.wrong = groups
+                    .filter(|groups| groups.len() <= MAX_WRONG)
+                    .ok_or("want a few numbers")?;
             }
             "sprat-mode" => self.mode = u32::from_str_radix(text, 8).ok(),
             "sprat-mtime" => self.changed = time(text),
@@ -149,8 +170,9 @@ impl Head {
         self.changed.or_else(|| httpdate::parse_http_date(self.modified.as_deref()?).ok())
     }
 
-    /// What tells this state of the file from others, if anything does: its strong tag; or its date, unless that is so late that the file
-    /// may change once more within the same second (RFC 9110, section 8.8.2.2).
+    /// What tells this state of the file from others, if anything does: its strong tag; or its
+    /// date, unless that is so late that the file may change once more within the same second
+    /// (RFC 9110, section 8.8.2.2).
     #[must_use]
     pub fn validator(&self) -> Option<String> {
         let modified = self.modified.as_ref().and_then(|text| httpdate::parse_http_date(text).ok());

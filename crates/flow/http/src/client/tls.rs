@@ -7,7 +7,9 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::{
+    ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme,
+};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -35,22 +37,30 @@ impl Trust {
     pub(super) fn new(options: &Options) -> Result<Self, Error> {
         let Options { authorities, insecure, pin, .. } = options;
         if let Some(path) = authorities {
-            std::fs::File::open(path).map_err(|source| Error::File { path: path.clone(), source })?;
+            std::fs::File::open(path)
+                .map_err(|source| Error::File { path: path.clone(), source })?;
         }
-        Ok(Self { authorities: authorities.clone(), anybody: *insecure, pin: *pin, config: OnceLock::new() })
+        Ok(Self {
+            authorities: authorities.clone(),
+            anybody: *insecure,
+            pin: *pin,
+            config: OnceLock::new(),
+        })
     }
 
     /// A session with a host.
     pub(super) fn session(&self, host: &str) -> Result<ClientConnection, Fault> {
         let config = self.config.get_or_init(|| self.config()).clone().map_err(Fault::Untrusted)?;
-        let name = ServerName::try_from(host.to_owned()).map_err(|error| Fault::Untrusted(error.to_string()))?;
+        let name = ServerName::try_from(host.to_owned())
+            .map_err(|error| Fault::Untrusted(error.to_string()))?;
         ClientConnection::new(config, name).map_err(|error| Fault::Untrusted(error.to_string()))
     }
 
     fn config(&self) -> Result<Arc<ClientConfig>, String> {
         let provider = Arc::new(ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider.clone());
-        let builder = builder.with_safe_default_protocol_versions().map_err(|error| error.to_string())?;
+        let builder =
+            builder.with_safe_default_protocol_versions().map_err(|error| error.to_string())?;
         let mut config = if self.anybody || self.pin.is_some() {
             let told = Arc::new(AsTold { pin: self.pin, provider });
             builder.dangerous().with_custom_certificate_verifier(told).with_no_client_auth()
@@ -67,7 +77,8 @@ impl Trust {
             let found = rustls_native_certs::load_native_certs();
             roots.add_parsable_certificates(found.certs);
             if roots.is_empty() {
-                let why = found.errors.first().map_or_else(String::new, |error| format!(" ({error})"));
+                let why =
+                    found.errors.first().map_or_else(String::new, |error| format!(" ({error})"));
                 return Err(format!("this machine trusts nobody{why}"));
             }
             return Ok(roots);

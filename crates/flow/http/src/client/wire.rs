@@ -1,4 +1,5 @@
-//! A connection: bytes in and out, with or without TLS, each wait with a deadline and open to being stopped.
+//! A connection: bytes in and out, with or without TLS, each wait with a deadline and open to being
+//! stopped.
 
 use super::fault::Fault;
 use super::head::Head;
@@ -54,7 +55,14 @@ impl Wire {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(TICK))?;
         stream.set_write_timeout(Some(patience))?;
-        Ok(Self { stream: Stream::Plain(stream), early: Vec::new(), taken: 0, filled: 0, patience, cancel })
+        Ok(Self {
+            stream: Stream::Plain(stream),
+            early: Vec::new(),
+            taken: 0,
+            filled: 0,
+            patience,
+            cancel,
+        })
     }
 
     /// The same after a handshake.
@@ -155,7 +163,12 @@ impl Wire {
                     check(lived.1, self.patience, &self.cancel)?;
                 }
                 // Who has had enough may have said why.
-                Err(error) if matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => {
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        ErrorKind::BrokenPipe | ErrorKind::ConnectionReset
+                    ) =>
+                {
                     return Ok(done);
                 }
                 Err(error) => return Err(Fault::Io(error)),
@@ -176,7 +189,10 @@ impl Wire {
         let Stream::Tls(stream) = &mut self.stream else { return Ok(true) };
         // It may be nothing but a ticket for another session.
         let ended = stream.conn.read_tls(&mut stream.sock).map_err(Fault::Io)? == 0;
-        let state = stream.conn.process_new_packets().map_err(|error| Fault::Io(io::Error::other(error)))?;
+        let state = stream
+            .conn
+            .process_new_packets()
+            .map_err(|error| Fault::Io(io::Error::other(error)))?;
         Ok(ended || state.plaintext_bytes_to_read() > 0 || state.peer_has_closed())
     }
 
@@ -328,7 +344,12 @@ impl Stream {
         match self {
             Self::Plain(stream) => {
                 let mut parts = [IoSliceMut::new(first), IoSliceMut::new(second)];
-                let received = recvmsg(stream, &mut parts, &mut RecvAncillaryBuffer::default(), RecvFlags::WAITALL)?;
+                let received = recvmsg(
+                    stream,
+                    &mut parts,
+                    &mut RecvAncillaryBuffer::default(),
+                    RecvFlags::WAITALL,
+                )?;
                 Ok(received.bytes)
             }
             Self::Tls(stream) => stream.read(if first.is_empty() { second } else { first }),
@@ -341,7 +362,8 @@ fn waits(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }
 
-/// TLS tells an end without its farewell as an error of its own: somebody may have cut what follows.
+/// TLS tells an end without its farewell as an error of its own: somebody may have cut what
+/// follows.
 fn ended(error: io::Error) -> Fault {
     if error.kind() == ErrorKind::UnexpectedEof { Fault::Ended } else { Fault::Io(error) }
 }

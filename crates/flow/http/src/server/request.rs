@@ -48,7 +48,8 @@ pub enum Extent {
     Bytes(usize),
 }
 
-/// Finds a head's end in `bytes`, of which those before `seen` were looked at before. Empty lines before a head are part of it.
+/// Finds a head's end in `bytes`, of which those before `seen` were looked at before. Empty lines
+/// before a head are part of it.
 ///
 /// # Errors
 /// [`Refused`]: a line that does not end as it should (400), or more bytes than [`MAX_HEAD`] (431).
@@ -66,7 +67,9 @@ pub fn extent(bytes: &[u8], seen: usize) -> Result<Extent, Refused> {
         }
     }
     match bytes.len() >= MAX_HEAD {
-        true => Err(Refused { status: 431, what: format!("the head is longer than {MAX_HEAD} bytes") }),
+        true => {
+            Err(Refused { status: 431, what: format!("the head is longer than {MAX_HEAD} bytes") })
+        }
         false => Ok(Extent::Unfinished),
     }
 }
@@ -83,19 +86,25 @@ impl Request {
             Ok(httparse::Status::Complete(length)) if length == head.len() => {}
             Ok(_) => return Err(Refused::bad("the head ends before its end")),
             Err(httparse::Error::TooManyHeaders) => {
-                return Err(Refused { status: 431, what: format!("more than {MAX_FIELDS} fields") });
+                return Err(Refused {
+                    status: 431,
+                    what: format!("more than {MAX_FIELDS} fields"),
+                });
             }
             Err(httparse::Error::Version) => {
                 return Err(Refused { status: 505, what: "HTTP/1.1 is spoken here".to_owned() });
             }
             Err(error) => return Err(Refused::bad(&format!("not a request: {error}"))),
         }
-        let (Some(method), Some(target), Some(version)) = (parsed.method, parsed.path, parsed.version) else {
+        let (Some(method), Some(target), Some(version)) =
+            (parsed.method, parsed.path, parsed.version)
+        else {
             return Err(Refused::bad("not a request"));
         };
         let old = version == 0;
         let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
-        let fields = parsed.headers.iter().map(|field| (field.name.to_ascii_lowercase(), text(field.value)));
+        let fields =
+            parsed.headers.iter().map(|field| (field.name.to_ascii_lowercase(), text(field.value)));
         let mut request = Self {
             method: Method::Get,
             target: None,
@@ -114,7 +123,12 @@ impl Request {
             "POST" | "DELETE" | "PATCH" | "TRACE" | "CONNECT" => {
                 return Err(Refused { status: 405, what: format!("{method} is not done here") });
             }
-            _ => return Err(Refused { status: 501, what: "there is no such method here".to_owned() }),
+            _ => {
+                return Err(Refused {
+                    status: 501,
+                    what: "there is no such method here".to_owned(),
+                });
+            }
         };
         request.target = match (request.method, target) {
             (Method::Options, "*") => None,
@@ -123,11 +137,14 @@ impl Request {
         Ok(request)
     }
 
-    /// Where the request ends, whom it is for, and what comes after it: nothing that two readers could see differently.
+    /// Where the request ends, whom it is for, and what comes after it: nothing that two readers
+    /// could see differently.
     fn check_frame(&mut self) -> Result<(), Refused> {
         let count = |name: &str| self.fields.iter().filter(|(key, _)| key == name).count();
         if count("transfer-encoding") > 0 {
-            return Err(Refused::bad("a body of a length that is not told beforehand is not taken"));
+            return Err(Refused::bad(
+                "a body of a length that is not told beforehand is not taken",
+            ));
         }
         if count("content-length") > 1 {
             return Err(Refused::bad("more than one length"));
@@ -147,24 +164,34 @@ impl Request {
         }
         if let Some(expected) = self.field("expect") {
             if !expected.eq_ignore_ascii_case("100-continue") {
-                return Err(Refused { status: 417, what: "only 100-continue can be expected".to_owned() });
+                return Err(Refused {
+                    status: 417,
+                    what: "only 100-continue can be expected".to_owned(),
+                });
             }
             self.expects = !self.old;
         }
         let says = |word: &str| {
             let words = self.field("connection");
-            words.is_some_and(|words| words.split(',').any(|one| one.trim().eq_ignore_ascii_case(word)))
+            words.is_some_and(|words| {
+                words.split(',').any(|one| one.trim().eq_ignore_ascii_case(word))
+            })
         };
         self.keep = !says("close") && (!self.old || says("keep-alive"));
         Ok(())
     }
 
-    /// A field's value, by its name in small letters; several of one name as the list that they mean.
+    /// A field's value, by its name in small letters; several of one name as the list that they
+    /// mean.
     #[must_use]
     pub fn field(&self, name: &str) -> Option<Cow<'_, str>> {
         let mut values = self.fields.iter().filter(|(key, _)| key == name).map(|(_, value)| value);
         let first = values.next()?;
-        Some(values.fold(Cow::Borrowed(&first[..]), |list, value| Cow::Owned(format!("{list}, {value}"))))
+        Some(
+            values.fold(Cow::Borrowed(&first[..]), |list, value| {
+                Cow::Owned(format!("{list}, {value}"))
+            }),
+        )
     }
 
     /// Whether the content type `kind` is among those it asks for by name.
@@ -174,7 +201,8 @@ impl Request {
         list.split(',').any(|item| {
             let mut words = item.split(';').map(str::trim);
             let named = words.next().is_some_and(|name| name.eq_ignore_ascii_case(kind));
-            let refused = words.any(|word| word.strip_prefix("q=").is_some_and(|q| q.parse() == Ok(0.0)));
+            let refused =
+                words.any(|word| word.strip_prefix("q=").is_some_and(|q| q.parse() == Ok(0.0)));
             named && !refused
         })
     }

@@ -61,7 +61,9 @@ fn tag_length(text: &str) -> Option<usize> {
     let prefix = if text.starts_with("W/") { 2 } else { 0 };
     let inside = text[prefix..].strip_prefix('"')?;
     let end = inside.find('"')?;
-    let fits = inside[..end].bytes().all(|byte| byte == 0x21 || (0x23..=0x7e).contains(&byte) || byte >= 0x80);
+    let fits = inside[..end]
+        .bytes()
+        .all(|byte| byte == 0x21 || (0x23..=0x7e).contains(&byte) || byte >= 0x80);
     fits.then_some(prefix + 1 + end + 1)
 }
 
@@ -74,7 +76,9 @@ mod tests {
         assert_eq!(Tags::parse(" * "), Tags::Any);
         let tags = Tags::parse(r#""a", W/"b,c" ,, "d""#);
         assert_eq!(tags, Tags::These(vec![r#""a""#, r#"W/"b,c""#, r#""d""#]));
-        assert!(tags.has_strong(r#""a""#) && !tags.has_strong(r#""b,c""#) && tags.has_weak(r#""b,c""#));
+        assert!(
+            tags.has_strong(r#""a""#) && !tags.has_strong(r#""b,c""#) && tags.has_weak(r#""b,c""#)
+        );
         assert!(!tags.has_strong(r#"W/"b,c""#), "weak tags are never the same bytes");
         for text in ["", "a", "\"", "W/", "W/a", "\"a b\"", "\"a\u{7f}\""] {
             assert_eq!(Tags::parse(text), Tags::These(vec![]), "{text:?}");

@@ -16,7 +16,8 @@ pub const MAX_PARAMETERS: usize = 16;
 /// A target, decoded once.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Target {
-    /// Names from the root: none is empty, `.`, `..`, or has a slash or a NUL in it. No name: the root.
+    /// Names from the root: none is empty, `.`, `..`, or has a slash or a NUL in it. No name: the
+    /// root.
     names: Vec<OsString>,
     /// Whether it ended with a slash, as a directory's does.
     slash: bool,
@@ -31,7 +32,9 @@ impl Target {
     /// [`Refused`] (400, or 404 for a name that no file can have).
     pub fn parse(text: &str) -> Result<Self, Refused> {
         let path = match text.split_once("://") {
-            Some((scheme, rest)) if matches!(&scheme.to_ascii_lowercase()[..], "http" | "https") => {
+            Some((scheme, rest))
+                if matches!(&scheme.to_ascii_lowercase()[..], "http" | "https") =>
+            {
                 // Absolute form: what a proxy is asked, and what every server must take.
                 &rest[rest.find(['/', '?']).unwrap_or(rest.len())..]
             }
@@ -89,13 +92,18 @@ impl Target {
     /// A parameter of the query, decoded; what is not UTF-8 in it is replaced.
     #[must_use]
     pub fn parameter(&self, name: &str) -> Option<String> {
-        let pairs = self.query.split('&').take(MAX_PARAMETERS).map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+        let pairs = self
+            .query
+            .split('&')
+            .take(MAX_PARAMETERS)
+            .map(|pair| pair.split_once('=').unwrap_or((pair, "")));
         let (_, value) = pairs.into_iter().find(|(key, _)| *key == name)?;
         let spaced = value.replace('+', " ");
         Some(percent_decode(spaced.as_bytes()).decode_utf8_lossy().into_owned())
     }
 
-    /// The path as an address has it, with a slash before each name, and none behind the last but the root's.
+    /// The path as an address has it, with a slash before each name, and none behind the last but
+    /// the root's.
     #[must_use]
     pub fn encoded(&self) -> String {
         if self.names.is_empty() {
@@ -107,9 +115,9 @@ impl Target {
 
 /// Whether each percent sign is followed by two hexadecimal digits.
 fn is_encoded(text: &str) -> bool {
-    text.split('%')
-        .skip(1)
-        .all(|rest| rest.as_bytes().get(..2).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit)))
+    text.split('%').skip(1).all(|rest| {
+        rest.as_bytes().get(..2).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+    })
 }
 
 #[cfg(test)]
@@ -129,17 +137,34 @@ mod tests {
         assert_eq!(names("HTTP://host"), [""; 0]);
         assert_eq!(names("/%2561"), ["%61"], "once");
         assert_eq!(names("/%C3%A4+"), ["ä+"]);
-        assert!(Target::parse("/a/").expect("a path").has_slash() && !Target::parse("/a").expect("a path").has_slash());
+        assert!(
+            Target::parse("/a/").expect("a path").has_slash()
+                && !Target::parse("/a").expect("a path").has_slash()
+        );
     }
 
     #[test]
     fn what_could_lead_elsewhere_is_refused() {
-        for text in
-            ["", "a", "*", "/..", "/a/../b", "/%2e%2e/x", "/.%2E", "/%00", "/%", "/%2", "/%zz", "/a#b", "ftp://x/a"]
-        {
+        for text in [
+            "",
+            "a",
+            "*",
+            "/..",
+            "/a/../b",
+            "/%2e%2e/x",
+            "/.%2E",
+            "/%00",
+            "/%",
+            "/%2",
+            "/%zz",
+            "/a#b",
+            "ftp://x/a",
+        ] {
             assert_eq!(Target::parse(text).expect_err(text).status, 400, "{text}");
         }
-        for text in ["/a%2fb".to_owned(), "/..%2f..%2fetc".to_owned(), format!("/{}", "a/".repeat(3000))] {
+        for text in
+            ["/a%2fb".to_owned(), "/..%2f..%2fetc".to_owned(), format!("/{}", "a/".repeat(3000))]
+        {
             assert_eq!(Target::parse(&text).expect_err(&text).status, 404, "{text}");
         }
     }

@@ -6,16 +6,19 @@ use super::{Doubt, LEAST_DECREASE, LEAST_GROWTH, MOST_DECREASE, MOST_GROWTH, Mod
 /// Below this share of what the path has carried, growth becomes faster by the round trip.
 const KNOWN_SHARE: f64 = 0.97;
 
-/// Round trips for which a path whose buffer overflowed is not tried for more than is known: what others lose by that, they keep losing.
+/// Round trips for which a path whose buffer overflowed is not tried for more than is known: what
+/// others lose by that, they keep losing.
 const REST_ROUNDS: u32 = 20;
 
 /// What is forgotten in a round trip of what the path has carried.
 const FORGETTING: f64 = 0.002;
 
-/// Less of what the path has carried than this share is nothing that another takes in a few round trips: it is looked for anew.
+/// Less of what the path has carried than this share is nothing that another takes in a few round
+/// trips: it is looked for anew.
 const COLLAPSE: f64 = 0.5;
 
-/// Of what the path has carried, the share that arrives at least when it is full and nobody else on it.
+/// Of what the path has carried, the share that arrives at least when it is full and nobody else on
+/// it.
 const WITHOUT_OTHERS: f64 = 0.95;
 
 impl Weir {
@@ -26,7 +29,8 @@ impl Weir {
                 self.remember(seen);
                 Mode::Cruise { growth: self.climb(seen, growth), doubt }
             }
-            // What goes before anything was done about it can be seen was an accident: a machine that was busy.
+            // What goes before anything was done about it can be seen was an accident: a machine
+            // that was busy.
             (None, Some(doubt)) if !shown => {
                 self.rate = self.rate.max(doubt.arrived);
                 Mode::Cruise { growth: LEAST_GROWTH, doubt: None }
@@ -62,14 +66,18 @@ impl Weir {
             }
             (Some(push), Some(doubt)) => {
                 let doubt = Doubt { overflowed: doubt.overflowed || push == Push::Loss, ..doubt };
-                let keep = |shown| Mode::Cruise { growth: LEAST_GROWTH, doubt: Some(Doubt { shown, ..doubt }) };
+                let keep = |shown| Mode::Cruise {
+                    growth: LEAST_GROWTH,
+                    doubt: Some(Doubt { shown, ..doubt }),
+                };
                 let Some((since, queue)) = doubt.shown else {
                     return keep(shown.then_some((seen.now, seen.queue)));
                 };
                 if seen.now < since + seen.rtt {
                     return keep(doubt.shown);
                 }
-                // Was it our own, it has become shorter, by half of what it should have at least; and a loss is of what was sent since.
+                // Was it our own, it has become shorter, by half of what it should have at least;
+                // and a loss is of what was sent since.
                 if push == Push::Delay && seen.queue + seen.rtt.mul_f64(doubt.less / 2.0) < queue {
                     return keep(Some((seen.now, seen.queue)));
                 }
@@ -78,13 +86,14 @@ impl Weir {
         }
     }
 
-    /// Whether it can be seen what the last decrease did: a round trip later. Until then the path speaks of what was before.
+    /// Whether it can be seen what the last decrease did: a round trip later. Until then the path
+    /// speaks of what was before.
     pub(super) fn shown(&self, seen: &Seen) -> bool {
         seen.now >= self.held_back + seen.rtt + seen.queue + counted(seen.rtt) / 4
     }
 
-    /// Raises the rate, and gives what growth becomes: ever faster up to what is known, and then from the beginning. Beyond that it gains speed
-    /// slowly: the path may have become another.
+    /// Raises the rate, and gives what growth becomes: ever faster up to what is known, and then
+    /// from the beginning. Beyond that it gains speed slowly: the path may have become another.
     fn climb(&mut self, seen: &Seen, growth: f64) -> f64 {
         if seen.idle || !seen.tried {
             return LEAST_GROWTH;
@@ -105,7 +114,8 @@ impl Weir {
         growth.min(MOST_GROWTH)
     }
 
-    /// The most the path has carried, slowly forgotten. A machine that was busy with something else hands over in one round what is of two.
+    /// The most the path has carried, slowly forgotten. A machine that was busy with something else
+    /// hands over in one round what is of two.
     pub(super) fn remember(&mut self, seen: &Seen) {
         self.capacity *= 1.0 - FORGETTING * seen.rounds;
         let length = counted(seen.rtt);

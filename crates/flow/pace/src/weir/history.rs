@@ -39,7 +39,8 @@ impl History {
         self.samples.back().copied()
     }
 
-    /// What happened in the last `length` before `ago` before the last sample; none when that is not all known.
+    /// What happened in the last `length` before `ago` before the last sample; none when that is
+    /// not all known.
     pub(super) fn span(&self, ago: Duration, length: Duration) -> Option<Span> {
         let end = self.samples.back()?.now.checked_sub(ago)?;
         let (from, to) = (self.at(end.checked_sub(length)?)?, self.at(end)?);
@@ -55,16 +56,19 @@ impl History {
         })
     }
 
-    /// The least of the smoothed round-trip times in the last `length`: what stands, where single ones are held up on the way.
+    /// The least of the smoothed round-trip times in the last `length`: what stands, where single
+    /// ones are held up on the way.
     pub(super) fn least_rtt(&self, length: Duration) -> Duration {
-        let since = self.samples.back().map_or(Duration::ZERO, |last| last.now.saturating_sub(length));
+        let since =
+            self.samples.back().map_or(Duration::ZERO, |last| last.now.saturating_sub(length));
         let recent = self.samples.iter().rev().take_while(|sample| sample.now >= since);
         recent.map(|sample| sample.rtt).min().unwrap_or_default()
     }
 
     /// The most of them.
     pub(super) fn most_rtt(&self, length: Duration) -> Duration {
-        let since = self.samples.back().map_or(Duration::ZERO, |last| last.now.saturating_sub(length));
+        let since =
+            self.samples.back().map_or(Duration::ZERO, |last| last.now.saturating_sub(length));
         let recent = self.samples.iter().rev().take_while(|sample| sample.now >= since);
         recent.map(|sample| sample.rtt).max().unwrap_or_default()
     }

@@ -1,6 +1,8 @@
-//! *Weir*, the controller of dynamic pacing: a pure function from what the kernel knows of a path to the rate to send at.
+//! *Weir*, the controller of dynamic pacing: a pure function from what the kernel knows of a path
+//! to the rate to send at.
 //!
-//! It has no clock and no socket: samples go in, a rate comes out. The page that derives it is `docs/pacing.md`.
+//! It has no clock and no socket: samples go in, a rate comes out. The page that derives it is
+//! `docs/pacing.md`.
 
 mod cruise;
 mod history;
@@ -19,18 +21,22 @@ pub const TICKS_PER_RTT: u32 = 32;
 /// No path is taken to carry more, bytes a second: a terabit.
 const MOST_RATE: f64 = 125e9;
 
-/// Where a connection begins: bytes in its first round trip, spread over it; with a knock, as much as a receiver's first window takes.
+/// Where a connection begins: bytes in its first round trip, spread over it; with a knock, as much
+/// as a receiver's first window takes.
 const FIRST_ROUND_BYTES: f64 = 52_000.0;
 
-/// In the start, a knock is so many times faster than the rest of its round, for this part of a round trip.
+/// In the start, a knock is so many times faster than the rest of its round, for this part of a
+/// round trip.
 pub(crate) const KNOCK: f64 = 5.0;
 const KNOCK_PART: u32 = 16;
 
-/// Growth a round trip when cruising: where it begins, and the most it comes to while nothing pushes back.
+/// Growth a round trip when cruising: where it begins, and the most it comes to while nothing
+/// pushes back.
 const LEAST_GROWTH: f64 = 0.005;
 const MOST_GROWTH: f64 = 0.25;
 
-/// Nothing arrives for this part of a round trip, and for [`LEAST_ROUND`], though something is under way: then it says nothing of what the path carries.
+/// Nothing arrives for this part of a round trip, and for [`LEAST_ROUND`], though something is
+/// under way: then it says nothing of what the path carries.
 const SILENCE_PART: u32 = 4;
 
 /// Round trips of silence after which the path is looked for anew.
@@ -105,7 +111,8 @@ pub struct Round {
     failed: Option<f64>,
 }
 
-/// What was seen when the path pushed back and the rate was lowered: if the queue was ours, it goes away.
+/// What was seen when the path pushed back and the rate was lowered: if the queue was ours, it goes
+/// away.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Doubt {
     /// Bytes a second that arrived.
@@ -190,7 +197,8 @@ impl Weir {
         self.capacity as u64
     }
 
-    /// Takes a sample, of which there should be [`TICKS_PER_RTT`] in a round trip, and gives the rate, bytes a second.
+    /// Takes a sample, of which there should be [`TICKS_PER_RTT`] in a round trip, and gives the
+    /// rate, bytes a second.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -201,7 +209,12 @@ impl Weir {
         self.history.push(sample);
         let Some(last) = last else {
             self.rate = FIRST_ROUND_BYTES / round_trip(&sample).as_secs_f64();
-            self.mode = Mode::Start(Round { base: self.rate, since: sample.now, knocked: None, failed: None });
+            self.mode = Mode::Start(Round {
+                base: self.rate,
+                since: sample.now,
+                knocked: None,
+                failed: None,
+            });
             self.rate *= KNOCK;
             self.heard = sample.now + round_trip(&sample);
             return self.rate as u64;
@@ -224,8 +237,9 @@ impl Weir {
         self.rate as u64
     }
 
-    /// While nothing arrives, and as long as that is part of what was counted, the rate stays: who hears nothing learns nothing. Gives
-    /// the mode as long as that lasts, and once more, to go on from, at its end.
+    /// While nothing arrives, and as long as that is part of what was counted, the rate stays: who
+    /// hears nothing learns nothing. Gives the mode as long as that lasts, and once more, to go
+    /// on from, at its end.
     fn silence(&mut self, seen: &Seen) -> Option<Mode> {
         let silent = seen.now.saturating_sub(self.heard);
         if silent > (seen.rtt / SILENCE_PART).max(LEAST_ROUND) {
@@ -245,7 +259,9 @@ impl Weir {
             // Much may have changed: the first knock is what was the rate.
             _ if silent > seen.rtt * LONG_SILENCE => self.knock(seen, self.rate / KNOCK, None),
             Mode::Shared { .. } => Mode::Shared { quiet_since: seen.now },
-            Mode::Drain { .. } | Mode::Cruise { .. } => Mode::Cruise { growth: LEAST_GROWTH, doubt: None },
+            Mode::Drain { .. } | Mode::Cruise { .. } => {
+                Mode::Cruise { growth: LEAST_GROWTH, doubt: None }
+            }
         })
     }
 }

@@ -66,7 +66,9 @@ impl Weir {
                 push = Some(Push::Delay);
             }
         }
-        let under_way = bytes(sample.sent.saturating_sub(sample.delivered + sample.retransmitted + sample.lost));
+        let under_way = bytes(
+            sample.sent.saturating_sub(sample.delivered + sample.retransmitted + sample.lost),
+        );
         let before = self.history.span(rtt + queue, length);
         let tried = before.is_some_and(|before| before.sent / before.seconds >= TRIED * self.rate);
         Seen { now, rtt, rounds, mss, queue, push, arrives, tried, under_way, idle: sample.idle }
@@ -84,7 +86,8 @@ pub(super) fn counted(rtt: Duration) -> Duration {
     rtt.max(LEAST_ROUND)
 }
 
-/// A queue that may be there without anything being wrong: more where the times vary by themselves, as on a busy machine.
+/// A queue that may be there without anything being wrong: more where the times vary by themselves,
+/// as on a busy machine.
 fn tolerance(rtt: Duration, variation: Duration) -> Duration {
     (rtt / 64).max(variation.min(rtt / 8)).max(LEAST_TOLERANCE)
 }

@@ -7,14 +7,16 @@ use std::time::Duration;
 /// The share of the path that is ours while another takes of it.
 const FAIR_SHARE: f64 = 0.5;
 
-/// On a loss with others on the path, the rate becomes this share of itself; down to this share of the path.
+/// On a loss with others on the path, the rate becomes this share of itself; down to this share of
+/// the path.
 const SHARED_DECREASE: f64 = 0.85;
 const LEAST_SHARE: f64 = 0.125;
 
 /// And is raised by this share of the path a round trip, up to the fair share.
 const SHARED_INCREASE: f64 = 0.02;
 
-/// Round trips without a push after which others are taken to have gone; so many, and more when that was wrong soon afterwards.
+/// Round trips without a push after which others are taken to have gone; so many, and more when
+/// that was wrong soon afterwards.
 pub(super) const QUIET_ROUNDS: u32 = 3;
 const MOST_QUIET_ROUNDS: u32 = 8;
 const SOON_ROUNDS: u32 = 24;
@@ -27,7 +29,8 @@ impl Weir {
     pub(super) fn share(&mut self, seen: &Seen) -> Mode {
         // Who comes back at once has others on the path that he does not see.
         let soon = seen.now < self.left_shared + SOON_ROUNDS * seen.rtt;
-        self.patience = if soon { (2 * self.patience).min(MOST_QUIET_ROUNDS) } else { QUIET_ROUNDS };
+        self.patience =
+            if soon { (2 * self.patience).min(MOST_QUIET_ROUNDS) } else { QUIET_ROUNDS };
         if self.sure {
             self.rate = FAIR_SHARE * self.capacity;
         }
@@ -41,7 +44,8 @@ impl Weir {
             self.rate = (self.rate * SHARED_DECREASE).max(LEAST_SHARE * self.capacity);
             self.held_back = seen.now;
         } else if !self.sure {
-            // Who has never had the path does not know what half of it is. Where more brings no more, it is all ours.
+            // Who has never had the path does not know what half of it is. Where more brings no
+            // more, it is all ours.
             if seen.tried && seen.arrives < FOLLOWS * self.rate {
                 (self.capacity, self.sure) = (seen.arrives, true);
                 self.rate = (1.0 - LEAST_DECREASE) * self.capacity;

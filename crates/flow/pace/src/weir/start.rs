@@ -4,25 +4,30 @@ use super::seen::{FEWEST_LOST, LEAST_TOLERANCE, Push, Seen};
 use super::{KNOCK, KNOCK_PART, LEAST_GROWTH, Mode, Round, Weir};
 use std::time::Duration;
 
-/// A knock has passed if the queue behind it takes no longer than this share of it: then the path carries at least four times what was sent.
+/// A knock has passed if the queue behind it takes no longer than this share of it: then the path
+/// carries at least four times what was sent.
 const KNOCK_TOLERANCE: f64 = 0.24;
 
-/// A knock of fewer segments is none, and the next round so many times as fast, as a receiver's window opens.
+/// A knock of fewer segments is none, and the next round so many times as fast, as a receiver's
+/// window opens.
 const FEWEST_KNOCKING: f64 = 32.0;
 const BLIND_GROWTH: f64 = 3.0;
 
-/// What is sent after the start of what it found: two measurements of milliseconds are not exact, and left a queue behind.
+/// What is sent after the start of what it found: two measurements of milliseconds are not exact,
+/// and left a queue behind.
 const AFTER_START: f64 = 0.95;
 
 impl Weir {
-    /// Looks for the path's rate, from a base up; `failed`: what the knock before found, if it did not pass.
+    /// Looks for the path's rate, from a base up; `failed`: what the knock before found, if it did
+    /// not pass.
     pub(super) fn knock(&mut self, seen: &Seen, base: f64, failed: Option<f64>) -> Mode {
         self.sure = false;
         self.rate = KNOCK * base;
         Mode::Start(Round { base, since: seen.now, knocked: None, failed })
     }
 
-    /// Knocks: at its beginning, a round sends faster than it dares to otherwise, and sees a round trip later what became of that.
+    /// Knocks: at its beginning, a round sends faster than it dares to otherwise, and sees a round
+    /// trip later what became of that.
     pub(super) fn start(&mut self, seen: &Seen, round: Round) -> Mode {
         let part = seen.rtt / KNOCK_PART;
         let passed = seen.now - round.since;
@@ -41,7 +46,8 @@ impl Weir {
             return Mode::Start(round);
         }
         // It has all come back: how long its queue was, and what was lost.
-        let queue = self.history.most_rtt(knock + part).saturating_sub(self.history.least_rtt(seen.rtt));
+        let queue =
+            self.history.most_rtt(knock + part).saturating_sub(self.history.least_rtt(seen.rtt));
         let lost = self.history.span(Duration::ZERO, knock + part).map_or(0.0, |span| span.lost);
         let lost = if lost > FEWEST_LOST * seen.mss { lost.min(sent / 2.0) } else { 0.0 };
         if KNOCK * round.base * part.as_secs_f64() < FEWEST_KNOCKING * seen.mss {
@@ -67,7 +73,8 @@ impl Weir {
             // Again, after a round in which the queue goes.
             return self.knock(seen, round.base.min(carried / (KNOCK / 2.0)), Some(carried));
         };
-        // Twice is no accident; what was more then is nearer to the truth, for accidents only take away.
+        // Twice is no accident; what was more then is nearer to the truth, for accidents only take
+        // away.
         self.capacity = failed.max(carried);
         self.rate = AFTER_START * self.capacity;
         self.held_back = seen.now;

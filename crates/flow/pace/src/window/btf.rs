@@ -132,7 +132,8 @@ impl<'a> Types<'a> {
             let (its_name, kind, offset) = (word(member, 0)?, word(member, 4)?, word(member, 8)?);
             let offset = if bit_fields { offset & 0x00ff_ffff } else { offset } / 8;
             if its_name == 0 {
-                let inner = depth.checked_sub(1).and_then(|depth| self.member_within(kind, name, depth));
+                let inner =
+                    depth.checked_sub(1).and_then(|depth| self.member_within(kind, name, depth));
                 if let Some(inner) = inner {
                     return Some(Member { offset: offset.checked_add(inner.offset)?, ..inner });
                 }
@@ -143,7 +144,8 @@ impl<'a> Types<'a> {
         None
     }
 
-    /// Where the last of `path` is, each a member of the one before: bytes from the beginning of the first.
+    /// Where the last of `path` is, each a member of the one before: bytes from the beginning of
+    /// the first.
     #[must_use]
     pub fn offset(&self, structure: u32, path: &[&str]) -> Option<u32> {
         let mut at = (structure, 0_u32);

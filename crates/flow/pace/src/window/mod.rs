@@ -1,9 +1,11 @@
-//! A congestion window that keeps out of the way: a congestion control in the kernel whose window is always twice what
-//! the socket's pacing rate needs. Whoever sets the rate decides.
+//! A congestion window that keeps out of the way: a congestion control in the kernel whose window
+//! is always twice what the socket's pacing rate needs. Whoever sets the rate decides.
 //!
-//! The kernel's own algorithms turn losses and delays into a window; a rate that is set from outside can only be lower than what
-//! they allow. This one leaves retransmission, recovery and pacing to the kernel, and its rate to us. It is three short programs for the kernel's
-//! verifier, in a structure of functions (BPF `struct_ops`): Linux 6.4 or later with BTF, CAP_BPF and CAP_NET_ADMIN.
+//! The kernel's own algorithms turn losses and delays into a window; a rate that is set from
+//! outside can only be lower than what they allow. This one leaves retransmission, recovery and
+//! pacing to the kernel, and its rate to us. It is three short programs for the kernel's
+//! verifier, in a structure of functions (BPF `struct_ops`): Linux 6.4 or later with BTF, CAP_BPF
+//! and CAP_NET_ADMIN.
 
 pub mod btf;
 mod program;
@@ -21,8 +23,10 @@ const KERNEL_TYPES: &str = "/sys/kernel/btf/vmlinux";
 /// Most windows of a process.
 const MAX_WINDOWS: u32 = 256;
 
-/// The lowest bit of a rate says that it is a knock's ([`Weir::knocks`](crate::weir::Weir::knocks)): the window is then that of the rate around it. Who
-/// ends the knock may be late, on a machine that is busy; what is sent until then is bounded by that window.
+/// The lowest bit of a rate says that it is a knock's
+/// ([`Weir::knocks`](crate::weir::Weir::knocks)): the window is then that of the rate around it.
+/// Who ends the knock may be late, on a machine that is busy; what is sent until then is bounded by
+/// that window.
 pub const KNOCK_BIT: u64 = 1;
 
 /// Bytes of a congestion control's name, with the zero at its end.
@@ -32,7 +36,9 @@ const NAME_BYTES: usize = 16;
 #[derive(Debug, Error)]
 pub enum WindowError {
     /// The kernel does not tell its types.
-    #[error("the kernel does not tell its types ({KERNEL_TYPES}: {0}); it must be built with CONFIG_DEBUG_INFO_BTF")]
+    #[error(
+        "the kernel does not tell its types ({KERNEL_TYPES}: {0}); it must be built with CONFIG_DEBUG_INFO_BTF"
+    )]
     NoTypes(io::Error),
     /// Its types are others than we know.
     #[error("the kernel's types have no {0}; Linux 6.4 or later is needed")]
@@ -43,14 +49,19 @@ pub enum WindowError {
 }
 
 fn hint(error: &io::Error) -> &'static str {
-    if error.kind() == io::ErrorKind::PermissionDenied { " (needs CAP_BPF and CAP_NET_ADMIN)" } else { "" }
+    if error.kind() == io::ErrorKind::PermissionDenied {
+        " (needs CAP_BPF and CAP_NET_ADMIN)"
+    } else {
+        ""
+    }
 }
 
 fn said(log: &str) -> String {
     if log.is_empty() { String::new() } else { format!("; its verifier said:\n{log}") }
 }
 
-/// The congestion control, as long as it is kept. Connections that use it keep it in the kernel beyond that.
+/// The congestion control, as long as it is kept. Connections that use it keep it in the kernel
+/// beyond that.
 #[derive(Debug)]
 pub struct Window {
     name: String,
@@ -67,8 +78,11 @@ impl Window {
         let unknown = WindowError::UnknownTypes;
         let types = Types::parse(&bytes).ok_or(unknown("form that we know"))?;
         let places = Places::find(&types).map_err(unknown)?;
-        let functions = types.structure("tcp_congestion_ops").ok_or(unknown("tcp_congestion_ops"))?;
-        let whole = types.structure("bpf_struct_ops_tcp_congestion_ops").ok_or(unknown("bpf_struct_ops"))?;
+        let functions =
+            types.structure("tcp_congestion_ops").ok_or(unknown("tcp_congestion_ops"))?;
+        let whole = types
+            .structure("bpf_struct_ops_tcp_congestion_ops")
+            .ok_or(unknown("bpf_struct_ops"))?;
         let at = types.offset(whole, &["data"]).ok_or(unknown("data"))?;
         let mut value = vec![0; types.bytes(whole).ok_or(unknown("bpf_struct_ops"))? as usize];
         let put = |value: &mut [u8], name: &'static str, bytes: &[u8]| {
@@ -88,12 +102,14 @@ impl Window {
         ] {
             let member = put(&mut value, name, &[])?;
             let function = Function { name, code, structure: functions, member };
-            let program = sys::load(&function).map_err(|(error, log)| WindowError::Refused(error, log))?;
+            let program =
+                sys::load(&function).map_err(|(error, log)| WindowError::Refused(error, log))?;
             let number = u64::try_from(program.as_raw_fd()).expect("descriptors count from zero");
             put(&mut value, name, &number.to_ne_bytes())?;
             loaded.push(program);
         }
-        // Names are for the whole machine, whatever namespace one is in: another of ours may have one.
+        // Names are for the whole machine, whatever namespace one is in: another of ours may have
+        // one.
         for number in 0..MAX_WINDOWS {
             let name = format!("sprat_{:x}_{number:x}", std::process::id());
             put(&mut value, "name", &[0; NAME_BYTES])?;
@@ -107,7 +123,8 @@ impl Window {
         Err(WindowError::Refused(io::ErrorKind::AlreadyExists.into(), String::new()))
     }
 
-    /// Gives a connection this window. It needs a rate ([`limit_rate`](crate::path::limit_rate)) to be told first, and follows it.
+    /// Gives a connection this window. It needs a rate ([`limit_rate`](crate::path::limit_rate)) to
+    /// be told first, and follows it.
     ///
     /// # Errors
     /// The kernel refuses.

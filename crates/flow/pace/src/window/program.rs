@@ -2,7 +2,8 @@
 
 use super::btf::Types;
 
-/// Where the members are that the programs read and write, bytes from the beginning of the kernel's `tcp_sock`.
+/// Where the members are that the programs read and write, bytes from the beginning of the kernel's
+/// `tcp_sock`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Places {
     max_pacing_rate: i16,
@@ -33,10 +34,12 @@ impl Places {
     }
 }
 
-/// Segments in the window beyond what two round trips take: enough before anything is known of the path.
+/// Segments in the window beyond what two round trips take: enough before anything is known of the
+/// path.
 const WINDOW_BASE: i32 = 32;
 
-/// The bit of a rate that says that it is a knock's, and how many times as fast that is as the rate around it.
+/// The bit of a rate that says that it is a knock's, and how many times as fast that is as the rate
+/// around it.
 const KNOCK_BIT: i32 = 1;
 const KNOCK: i32 = 5;
 const _: () = assert!(KNOCK_BIT as u64 == super::KNOCK_BIT && KNOCK as f64 == crate::weir::KNOCK);
@@ -85,9 +88,10 @@ impl Code {
     }
 }
 
-/// With every acknowledgement, and at the beginning: the rate is what the program's owner allows (`SO_MAX_PACING_RATE`), and the window
-/// twice what that takes in a round trip, so that it is the rate that limits; of a knock's rate, what the rate around it takes. Without a
-/// rate nothing changes.
+/// With every acknowledgement, and at the beginning: the rate is what the program's owner allows
+/// (`SO_MAX_PACING_RATE`), and the window twice what that takes in a round trip, so that it is the
+/// rate that limits; of a knock's rate, what the rate around it takes. Without a rate nothing
+/// changes.
 pub(super) fn follow(places: &Places) -> Vec<u8> {
     Code::socket()
         .put(op::LOAD_64, 2, 6, places.max_pacing_rate, 0)

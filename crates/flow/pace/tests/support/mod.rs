@@ -1,4 +1,5 @@
-//! A bottleneck in fluid form: flows, a queue that overflows, round trips, mishaps; a millisecond a step, no clock.
+//! A bottleneck in fluid form: flows, a queue that overflows, round trips, mishaps; a millisecond a
+//! step, no clock.
 #![expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -90,13 +91,15 @@ impl Flow {
 
 pub(crate) struct World {
     pub(crate) now: f64,
-    /// Bytes a second of the bottleneck, bytes of its buffer, seconds there and back without a queue.
+    /// Bytes a second of the bottleneck, bytes of its buffer, seconds there and back without a
+    /// queue.
     pub(crate) capacity: f64,
     pub(crate) buffer: f64,
     pub(crate) rtt: f64,
     /// A share of what is sent that is lost by accident.
     pub(crate) accident: f64,
-    /// Every so many seconds, news is held up for this long: a machine that is busy with something else.
+    /// Every so many seconds, news is held up for this long: a machine that is busy with something
+    /// else.
     pub(crate) hiccup: Option<(f64, f64)>,
     /// Until when nothing leaves the bottleneck.
     pub(crate) stands_until: f64,
@@ -106,7 +109,16 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new(capacity: f64, buffer: f64, rtt: f64, flows: Vec<Control>) -> Self {
         let flows = flows.into_iter().map(Flow::new).collect();
-        Self { now: 0.0, capacity, buffer, rtt, accident: 0.0, hiccup: None, stands_until: 0.0, flows }
+        Self {
+            now: 0.0,
+            capacity,
+            buffer,
+            rtt,
+            accident: 0.0,
+            hiccup: None,
+            stands_until: 0.0,
+            flows,
+        }
     }
 
     /// Lets time pass; gives bytes delivered of each flow.
@@ -131,7 +143,8 @@ impl World {
         let queued: f64 = self.flows.iter().map(|flow| flow.queued).sum();
         let coming: f64 = arriving.iter().sum::<f64>() * (1.0 - self.accident);
         let room = self.buffer + self.capacity * STEP - queued;
-        let fits = if coming > room { (room / coming).max(0.0) } else { 1.0 } * (1.0 - self.accident);
+        let fits =
+            if coming > room { (room / coming).max(0.0) } else { 1.0 } * (1.0 - self.accident);
         let delay = queued / self.capacity;
         for (flow, sent) in self.flows.iter_mut().zip(&arriving) {
             let resent = sent.min(flow.to_resend);
@@ -179,7 +192,8 @@ fn hear(flow: &mut Flow, now: f64, held: bool, rtt: f64) {
             && let Control::Cubic { window, max, epoch, starting, held_until } = &mut flow.control
             && now >= *held_until
         {
-            (*max, *window, *epoch, *starting, *held_until) = (*window, *window * 0.7, now, false, now + flow.srtt);
+            (*max, *window, *epoch, *starting, *held_until) =
+                (*window, *window * 0.7, now, false, now + flow.srtt);
         }
     }
     let srtt = if flow.srtt == 0.0 { rtt } else { flow.srtt };

@@ -19,7 +19,8 @@ pub(super) struct Bounds {
     high: f64,
     /// How far a computation may be from the value.
     error: f64,
-    /// All values are multiples of two to the power of minus this, so that what has few enough digits is not rounded.
+    /// All values are multiples of two to the power of minus this, so that what has few enough
+    /// digits is not rounded.
     grid: Option<i32>,
 }
 
@@ -43,7 +44,13 @@ impl Bounds {
 
     pub(super) fn add(self, other: Self, of: Type) -> Option<Self> {
         let grid = self.grid.zip(other.grid).map(|(a, b)| a.max(b));
-        Self::rounded(self.low + other.low, self.high + other.high, self.error + other.error, grid, of)
+        Self::rounded(
+            self.low + other.low,
+            self.high + other.high,
+            self.error + other.error,
+            grid,
+            of,
+        )
     }
 
     pub(super) fn sub(self, other: Self, of: Type) -> Option<Self> {
@@ -51,8 +58,14 @@ impl Bounds {
     }
 
     pub(super) fn mul(self, other: Self, of: Type) -> Option<Self> {
-        let corners = [self.low * other.low, self.low * other.high, self.high * other.low, self.high * other.high];
-        let error = self.error * other.size() + other.error * self.size() + self.error * other.error;
+        let corners = [
+            self.low * other.low,
+            self.low * other.high,
+            self.high * other.low,
+            self.high * other.high,
+        ];
+        let error =
+            self.error * other.size() + other.error * self.size() + self.error * other.error;
         let grid = self.grid.zip(other.grid).map(|(a, b)| a + b);
         let low = corners.into_iter().fold(f64::INFINITY, f64::min);
         Self::rounded(low, corners.into_iter().fold(f64::NEG_INFINITY, f64::max), error, grid, of)
@@ -77,7 +90,11 @@ impl Bounds {
     }
 
     pub(super) fn abs(self) -> Self {
-        let low = if self.low > 0.0 || self.high < 0.0 { self.low.abs().min(self.high.abs()) } else { 0.0 };
+        let low = if self.low > 0.0 || self.high < 0.0 {
+            self.low.abs().min(self.high.abs())
+        } else {
+            0.0
+        };
         Self { low, high: self.size(), ..self }
     }
 
@@ -124,8 +141,10 @@ impl Bounds {
     /// With what rounding to a type may add.
     fn rounded(low: f64, high: f64, error: f64, grid: Option<i32>, of: Type) -> Option<Self> {
         let size = low.abs().max(high.abs());
-        let exact = error == 0.0 && grid.is_some_and(|grid| size * 2.0_f64.powi(grid) <= 0.5 / unit(of));
-        let (error, grid) = if exact { (0.0, grid) } else { (error + (size + error) * unit(of) + 1e-37, None) };
+        let exact =
+            error == 0.0 && grid.is_some_and(|grid| size * 2.0_f64.powi(grid) <= 0.5 / unit(of));
+        let (error, grid) =
+            if exact { (0.0, grid) } else { (error + (size + error) * unit(of) + 1e-37, None) };
         (size <= MOST && error <= MOST_ERROR).then_some(Self { low, high, error, grid })
     }
 }

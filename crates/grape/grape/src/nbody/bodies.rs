@@ -50,7 +50,9 @@ impl Bodies {
         if count == 0 || count > MAX_BODIES {
             return Err(Error::Bodies { count, limit: MAX_BODIES });
         }
-        for (name, column) in ["x", "y", "z"].iter().zip(&position).chain(["vx", "vy", "vz"].iter().zip(&velocity)) {
+        for (name, column) in
+            ["x", "y", "z"].iter().zip(&position).chain(["vx", "vy", "vz"].iter().zip(&velocity))
+        {
             if column.len() != count {
                 return Err(Error::Lengths { name, len: column.len(), masses: count });
             }
@@ -73,11 +75,15 @@ impl Bodies {
     /// # Panics
     /// No bodies on the first rank.
     pub fn shared(mine: Option<Self>, ranks: &Ranks) -> Result<Self, Error> {
-        let columns = |bodies: &Self| [&[bodies.mass.clone()][..], &bodies.position, &bodies.velocity].concat();
+        let columns = |bodies: &Self| {
+            [&[bodies.mass.clone()][..], &bodies.position, &bodies.velocity].concat()
+        };
         let words = mine.iter().flat_map(columns).flatten().map(f64::to_bits).collect();
         assert!(mine.is_some() || !ranks.is_first(), "the first rank has bodies");
         let words = ranks.broadcast(words)?;
-        let mut all = words.chunks(words.len() / 7).map(|column| column.iter().copied().map(f64::from_bits).collect());
+        let mut all = words
+            .chunks(words.len() / 7)
+            .map(|column| column.iter().copied().map(f64::from_bits).collect());
         let mut next = || all.next().expect("seven went in");
         Self::new(next(), [next(), next(), next()], [next(), next(), next()])
     }
@@ -104,7 +110,8 @@ impl Bodies {
     #[must_use]
     pub fn conserved(&self, potential: &[f64]) -> Conserved {
         assert_eq!(potential.len(), self.len(), "a potential for each body");
-        let mut all = Conserved { kinetic: 0.0, potential: 0.0, momentum: [0.0; 3], angular: [0.0; 3] };
+        let mut all =
+            Conserved { kinetic: 0.0, potential: 0.0, momentum: [0.0; 3], angular: [0.0; 3] };
         for (body, potential) in potential.iter().enumerate() {
             let (m, r, v) = (self.mass[body], at(&self.position, body), at(&self.velocity, body));
             all.kinetic += 0.5 * m * dot(v, v);
@@ -125,7 +132,9 @@ impl Bodies {
             return;
         }
         for column in self.position.iter_mut().chain(&mut self.velocity) {
-            let mean = column.iter().zip(&self.mass).map(|(number, mass)| number * mass).sum::<f64>() / total;
+            let mean =
+                column.iter().zip(&self.mass).map(|(number, mass)| number * mass).sum::<f64>()
+                    / total;
             column.iter_mut().for_each(|number| *number -= mean);
         }
     }

@@ -34,12 +34,18 @@ pub(crate) struct Pulled {
 }
 
 impl<'r> Gravity<'r> {
-    /// Gravity computed by this engine, in this precision; energies are always computed in `f64`. Of several ranks each computes what
-    /// pulls its part of the bodies, and all know all bodies.
+    /// Gravity computed by this engine, in this precision; energies are always computed in `f64`.
+    /// Of several ranks each computes what pulls its part of the bodies, and all know all
+    /// bodies.
     ///
     /// # Errors
     /// A softening below 0, or what the engine says of the kernels.
-    pub fn new(engine: &Engine, precision: Precision, softening: f64, ranks: &'r Ranks) -> Result<Self, Error> {
+    pub fn new(
+        engine: &Engine,
+        precision: Precision,
+        softening: f64,
+        ranks: &'r Ranks,
+    ) -> Result<Self, Error> {
         if !(softening >= 0.0 && softening.is_finite()) {
             return Err(Error::Softening(softening));
         }
@@ -48,7 +54,10 @@ impl<'r> Gravity<'r> {
             let program = Kernel::parse(&text, precision)?.program;
             let kernel = Divided::new(&program, engine, ranks, Divide::I)?;
             let square = softening * softening;
-            #[expect(clippy::cast_possible_truncation, reason = "rounded to its type: of a very short length to 0")]
+            #[expect(
+                clippy::cast_possible_truncation,
+                reason = "rounded to its type: of a very short length to 0"
+            )]
             let narrow = f64::from(square as f32);
             let softening = if precision == Precision::F32 { narrow } else { square };
             Ok::<_, Error>(Pull { program, kernel, softening })
@@ -97,7 +106,8 @@ impl<'r> Gravity<'r> {
         let beyond = |body: &usize| pulls.iter().any(|pull| !pull[*body].is_finite());
         let Some(body) = (0..bodies.len()).find(beyond) else { return Ok(()) };
         let place = at(&bodies.position, body);
-        let other = (0..bodies.len()).find(|other| *other != body && at(&bodies.position, *other) == place);
+        let other =
+            (0..bodies.len()).find(|other| *other != body && at(&bodies.position, *other) == place);
         Err(match other.filter(|_| self.softening == 0.0) {
             Some(other) => Error::Met { first: body.min(other), second: body.max(other) },
             None => Error::Pull { body },
@@ -141,8 +151,10 @@ enum What {
 /// potential is left out. Numbers are exact in `f32` too, as [`super::MAX_BODIES`] is 2^24.
 fn between_others(text: &str, what: What) -> String {
     let text = text.replace("CONST", "VARI ni\nVARJ nj\nCONST");
-    let text =
-        text.replace("r2 = eps2 + dx*dx + dy*dy + dz*dz", "r2 = select(ni == nj, 1, eps2 + dx*dx + dy*dy + dz*dz)");
+    let text = text.replace(
+        "r2 = eps2 + dx*dx + dy*dy + dz*dz",
+        "r2 = select(ni == nj, 1, eps2 + dx*dx + dy*dy + dz*dz)",
+    );
     match what {
         // A quick inverse root is for what ends in sums of products alone.
         What::Pulls => text.replace(", pot\n", "\n").replace("pot -= mrinv\n", ""),

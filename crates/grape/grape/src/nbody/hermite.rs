@@ -1,5 +1,5 @@
-//! The fourth-order scheme of Hermite: by accelerations and their change (Makino and Aarseth, PASJ 44, 141, 1992), all bodies with one
-//! step, which follows from how fast accelerations change.
+//! The fourth-order scheme of Hermite: by accelerations and their change (Makino and Aarseth, PASJ
+//! 44, 141, 1992), all bodies with one step, which follows from how fast accelerations change.
 
 use super::bodies::{Bodies, Vectors, at, dot};
 use super::gravity::{Gravity, Pulled};
@@ -20,7 +20,8 @@ pub(crate) struct Hermite {
 }
 
 impl Hermite {
-    /// Begins at these bodies; `eta` is the accuracy, 0.01 to 0.02 as a rule: errors go with its square.
+    /// Begins at these bodies; `eta` is the accuracy, 0.01 to 0.02 as a rule: errors go with its
+    /// square.
     pub(crate) fn begin(gravity: &Gravity<'_>, bodies: &Bodies, eta: f64) -> Result<Self, Error> {
         let pulled = gravity.pulled(bodies)?;
         let squares = |vectors: &Vectors, body| dot(at(vectors, body), at(vectors, body));
@@ -36,7 +37,12 @@ impl Hermite {
     }
 
     /// Goes on by one step, no longer than `most`; returns how long it was.
-    pub(crate) fn step(&mut self, gravity: &Gravity<'_>, bodies: &mut Bodies, most: f64) -> Result<f64, Error> {
+    pub(crate) fn step(
+        &mut self,
+        gravity: &Gravity<'_>,
+        bodies: &mut Bodies,
+        most: f64,
+    ) -> Result<f64, Error> {
         let dt = self.step.min(most);
         let (a0, j0) = (&self.pulled.acceleration, &self.pulled.jerk);
         let (x0, v0) = (bodies.position.clone(), bodies.velocity.clone());

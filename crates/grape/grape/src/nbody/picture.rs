@@ -12,14 +12,17 @@ const MAX_DRAWN: usize = 20_000;
 /// Of all bodies so many are within the frame.
 const WITHIN: f64 = 0.95;
 
-/// Bodies seen along z: dots whose area goes with mass, slow ones red and fast ones blue, with the title below them.
+/// Bodies seen along z: dots whose area goes with mass, slow ones red and fast ones blue, with the
+/// title below them.
 #[must_use]
 pub fn picture(bodies: &Bodies, title: &str) -> String {
     let half = frame(bodies);
     let mean = bodies.mass().iter().sum::<f64>() / bodies.len() as f64;
     let every = bodies.len().div_ceil(MAX_DRAWN);
     let drawn: Vec<usize> = (0..bodies.len()).step_by(every).collect();
-    let speed = |body: usize| bodies.velocity.iter().map(|axis| axis[body] * axis[body]).sum::<f64>().sqrt();
+    let speed = |body: usize| {
+        bodies.velocity.iter().map(|axis| axis[body] * axis[body]).sum::<f64>().sqrt()
+    };
     let fastest = drawn.iter().map(|&body| speed(body)).fold(f64::MIN_POSITIVE, f64::max);
     let mut svg = String::new();
     let high = SIDE + 40.0;
@@ -35,11 +38,19 @@ pub fn picture(bodies: &Bodies, title: &str) -> String {
         if !(0.0..=SIDE).contains(&x) || !(0.0..=SIDE).contains(&y) {
             continue;
         }
-        let radius = if mean > 0.0 { (bodies.mass()[body] / mean).max(0.0).sqrt().clamp(0.5, 6.0) * 1.5 } else { 1.5 };
+        let radius = if mean > 0.0 {
+            (bodies.mass()[body] / mean).max(0.0).sqrt().clamp(0.5, 6.0) * 1.5
+        } else {
+            1.5
+        };
         let hue = 10.0 + 210.0 * (speed(body) / fastest).sqrt();
-        let _ = writeln!(svg, r#"<circle cx="{x:.1}" cy="{y:.1}" r="{radius:.1}" fill="hsl({hue:.0},80%,65%)"/>"#);
+        let _ = writeln!(
+            svg,
+            r#"<circle cx="{x:.1}" cy="{y:.1}" r="{radius:.1}" fill="hsl({hue:.0},80%,65%)"/>"#
+        );
     }
-    // A length that can be read off: a power of ten that is between a tenth and the whole of the half.
+    // A length that can be read off: a power of ten that is between a tenth and the whole of the
+    // half.
     let length = 10.0_f64.powf(half.log10().floor());
     let width = SIDE / 2.0 * length / half;
     let (begin, end, at) = (SIDE - 20.0 - width, SIDE - 20.0, SIDE + 14.0);
@@ -63,7 +74,11 @@ fn frame(bodies: &Bodies) -> f64 {
     let places = bodies.position[0].iter().zip(&bodies.position[1]);
     let mut reach: Vec<f64> = places.map(|(x, y)| x.abs().max(y.abs())).collect();
     reach.sort_by(f64::total_cmp);
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a length")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a share of a length"
+    )]
     let last = ((reach.len() - 1) as f64 * WITHIN) as usize;
     reach[last].max(f64::MIN_POSITIVE * 1e10) * 1.1
 }

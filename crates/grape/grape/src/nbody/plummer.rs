@@ -8,8 +8,9 @@ use std::f64::consts::PI;
 /// Mass that is left out at the far end: radii would go to infinity.
 const CUT: f64 = 0.999;
 
-/// A sphere of this many equal bodies after Plummer, drawn by the recipe of Aarseth, Hénon and Wielen (Astron. Astrophys. 37, 183, 1974): isotropic
-/// and in balance, in units where mass and the constant of gravity are 1 and the energy about -1/4. The same seed gives the same cluster.
+/// A sphere of this many equal bodies after Plummer, drawn by the recipe of Aarseth, Hénon and
+/// Wielen (Astron. Astrophys. 37, 183, 1974): isotropic and in balance, in units where mass and the
+/// constant of gravity are 1 and the energy about -1/4. The same seed gives the same cluster.
 ///
 /// # Errors
 /// None, or more than [`super::MAX_BODIES`].

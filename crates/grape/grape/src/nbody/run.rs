@@ -11,7 +11,8 @@ pub const MAX_STEPS: u64 = 1 << 32;
 /// How positions follow from pulls.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Scheme {
-    /// Kick, drift, kick, with a fixed step: second order, and energy does not drift in one direction.
+    /// Kick, drift, kick, with a fixed step: second order, and energy does not drift in one
+    /// direction.
     Leapfrog {
         /// The step.
         step: f64,
@@ -50,7 +51,9 @@ impl<'r> Run<'r> {
             return Err(Error::Step(number));
         }
         let state = match scheme {
-            Scheme::Leapfrog { step } => State::Leapfrog { step, acceleration: gravity.acceleration(&bodies)? },
+            Scheme::Leapfrog { step } => {
+                State::Leapfrog { step, acceleration: gravity.acceleration(&bodies)? }
+            }
             Scheme::Hermite { eta } => State::Hermite(Hermite::begin(&gravity, &bodies, eta)?),
         };
         Ok(Self { gravity, bodies, time: 0.0, steps: 0, state })

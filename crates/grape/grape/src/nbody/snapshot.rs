@@ -28,10 +28,15 @@ pub fn read_snapshot(path: &Path) -> Result<Bodies, Error> {
     let array = Array::read(path)?;
     let columns = array.columns();
     if columns.len() != COLUMNS {
-        let why = format!("it has {} columns, and bodies have 7: mass, x, y, z, vx, vy, vz", columns.len());
+        let why = format!(
+            "it has {} columns, and bodies have 7: mass, x, y, z, vx, vy, vz",
+            columns.len()
+        );
         return Err(Error::Array { path: path.to_owned(), why });
     }
-    let mut all = columns.iter().map(|column| (0..array.rows()).map(|row| column.get(row)).collect::<Vec<f64>>());
+    let mut all = columns
+        .iter()
+        .map(|column| (0..array.rows()).map(|row| column.get(row)).collect::<Vec<f64>>());
     let mut next = || all.next().expect("counted");
     Bodies::new(next(), [next(), next(), next()], [next(), next(), next()])
 }

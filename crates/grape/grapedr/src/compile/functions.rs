@@ -1,5 +1,6 @@
-//! What the units do not have, made of what they have: a guess from the bits of a number, steps of Newton's that double its right digits,
-//! and what zero, infinity and numbers below zero ask for, under masks.
+//! What the units do not have, made of what they have: a guess from the bits of a number, steps of
+//! Newton's that double its right digits, and what zero, infinity and numbers below zero ask for,
+//! under masks.
 
 use super::micro::{Goal, Micros, Operand, Value};
 use crate::instruction::Code;
@@ -24,7 +25,8 @@ const ROUNDER: f64 = 25_165_824.0;
 /// How far a short word's units lie from those of the exponent.
 const TO_EXPONENT: u128 = 24;
 
-/// The exponential function's polynomial: its degree with short words, with long ones, and from which power on the latter's are short.
+/// The exponential function's polynomial: its degree with short words, with long ones, and from
+/// which power on the latter's are short.
 const EXP_SHORT: u32 = 7;
 const EXP_LONG: u32 = 13;
 const EXP_SHORT_FROM: u32 = 9;
@@ -150,8 +152,9 @@ impl Micros {
         Operand::Value(value)
     }
 
-    /// One over the root of what is above zero and finite. Each short step leaves 1.5 times the square of the error: 2^-9, 2^-17, and then what
-    /// short words can hold. A long step takes what is wrong from long products, and mends it in short ones.
+    /// One over the root of what is above zero and finite. Each short step leaves 1.5 times the
+    /// square of the error: 2^-9, 2^-17, and then what short words can hold. A long step takes
+    /// what is wrong from long products, and mends it in short ones.
     ///
     /// Short steps are on one over the root of twice the number, `root`, where they are `root (1.5
     /// - x root^2)`: half of the least number would be zero, and twice the greatest infinity. So

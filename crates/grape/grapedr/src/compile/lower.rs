@@ -41,7 +41,11 @@ impl<'a> Lowering<'a> {
     pub(crate) fn new(program: &'a Program, places: &'a Places) -> Self {
         let count = program.nodes().len();
         let mut uses = vec![0; count];
-        program.nodes().iter().flat_map(|(node, _)| node.operands()).for_each(|operand| uses[operand.index()] += 1);
+        program
+            .nodes()
+            .iter()
+            .flat_map(|(node, _)| node.operands())
+            .for_each(|operand| uses[operand.index()] += 1);
         program.results().iter().for_each(|result| uses[result.contribution.index()] += 1);
         Self { program, places, uses, operands: vec![None; count], micros: Micros::default() }
     }
@@ -82,17 +86,32 @@ impl<'a> Lowering<'a> {
             Reduction::Sum => Code::Add(Width::Long),
             Reduction::And => Code::And,
             Reduction::Or => Code::Or,
-            Reduction::Min | Reduction::ArgMin => return self.better(contribution, so_far, contribution, place, index),
-            Reduction::Max | Reduction::ArgMax => return self.better(so_far, contribution, contribution, place, index),
+            Reduction::Min | Reduction::ArgMin => {
+                return self.better(contribution, so_far, contribution, place, index);
+            }
+            Reduction::Max | Reduction::ArgMax => {
+                return self.better(so_far, contribution, contribution, place, index);
+            }
         };
         let next = self.micros.compute(code, contribution, so_far);
         self.micros.keep(place, next);
     }
 
     /// Takes a contribution where `less` is less than `more`.
-    fn better(&mut self, less: Operand, more: Operand, taken: Operand, place: Place, index: Option<Place>) {
+    fn better(
+        &mut self,
+        less: Operand,
+        more: Operand,
+        taken: Operand,
+        place: Place,
+        index: Option<Place>,
+    ) {
         // A place of local memory is written from elsewhere, by way of a value.
-        let taken = if let Operand::Local(_) = taken { Operand::Value(self.micros.copy(taken)) } else { taken };
+        let taken = if let Operand::Local(_) = taken {
+            Operand::Value(self.micros.copy(taken))
+        } else {
+            taken
+        };
         let swap = |operand| {
             if let Operand::Local(at) = operand
                 && at != place
@@ -117,7 +136,11 @@ impl<'a> Lowering<'a> {
             let node = self.program.node(next);
             let missing: Vec<Value> = match self.operands[next.index()] {
                 Some(_) => Vec::new(),
-                None => self.needs(node).into_iter().filter(|need| self.operands[need.index()].is_none()).collect(),
+                None => self
+                    .needs(node)
+                    .into_iter()
+                    .filter(|need| self.operands[need.index()].is_none())
+                    .collect(),
             };
             if missing.is_empty() {
                 open.pop();
@@ -136,17 +159,22 @@ impl<'a> Lowering<'a> {
         let inner = |value: Value| self.program.node(value).operands();
         match node {
             Node::Unary(Unary::Convert, a) if self.fused(node) => inner(a).collect(),
-            Node::Select(condition, a, b) if self.fused(node) => inner(condition).chain([a, b]).collect(),
+            Node::Select(condition, a, b) if self.fused(node) => {
+                inner(condition).chain([a, b]).collect()
+            }
             _ => node.operands().collect(),
         }
     }
 
-    /// Whether a node does its operand's work with its own: a sum rounded to another width, a comparison that becomes a mask at once.
+    /// Whether a node does its operand's work with its own: a sum rounded to another width, a
+    /// comparison that becomes a mask at once.
     fn fused(&self, node: Node) -> bool {
-        let alone = |value: Value| self.uses[value.index()] == 1 && self.operands[value.index()].is_none();
+        let alone =
+            |value: Value| self.uses[value.index()] == 1 && self.operands[value.index()].is_none();
         match node {
             Node::Unary(Unary::Convert, a) => {
-                let sum = matches!(self.program.node(a), Node::Binary(Binary::Add | Binary::Sub, ..));
+                let sum =
+                    matches!(self.program.node(a), Node::Binary(Binary::Add | Binary::Sub, ..));
                 sum && alone(a) && self.program.of(a) == Type::F64
             }
             Node::Select(condition, _, other) => {
@@ -170,16 +198,22 @@ impl<'a> Lowering<'a> {
         match node {
             Node::I(at) => Operand::Local(self.places.i[usize::from(at)].expect("it is used")),
             Node::J(at) => Operand::Broadcast(self.places.j[usize::from(at)].expect("it is used")),
-            Node::Constant(at) => Operand::Local(self.places.constants[usize::from(at)].expect("it is used")),
+            Node::Constant(at) => {
+                Operand::Local(self.places.constants[usize::from(at)].expect("it is used"))
+            }
             Node::Number(bits) => number(f64::from_bits(bits)),
             Node::Unary(Unary::Convert, a) if self.fused(node) => {
-                let Node::Binary(what, a, b) = self.program.node(a) else { unreachable!("a sum or difference") };
+                let Node::Binary(what, a, b) = self.program.node(a) else {
+                    unreachable!("a sum or difference")
+                };
                 let code = if what == Binary::Add { Code::Add(width) } else { Code::Sub(width) };
                 self.micros.compute(code, self.get(a), self.get(b))
             }
             Node::Unary(what, a) => self.unary(what, width, self.get(a)),
             Node::Binary(what, a, b) => self.binary(what, width, self.get(a), self.get(b)),
-            Node::Compare(what, a, b) => self.micros.compute(comparison(what), self.get(a), self.get(b)),
+            Node::Compare(what, a, b) => {
+                self.micros.compute(comparison(what), self.get(a), self.get(b))
+            }
             Node::Select(condition, a, b) => self.select(node, condition, a, b),
             Node::Fma { negated, a, b, c } => {
                 let product = self.micros.mul(width, self.get(a), self.get(b));
@@ -221,7 +255,9 @@ impl<'a> Lowering<'a> {
     fn select(&mut self, node: Node, condition: Value, a: Value, b: Value) -> Operand {
         let (yes, no) = (self.get(a), self.get(b));
         if self.fused(node) {
-            let Node::Compare(what, left, right) = self.program.node(condition) else { unreachable!("a comparison") };
+            let Node::Compare(what, left, right) = self.program.node(condition) else {
+                unreachable!("a comparison")
+            };
             return self.chosen(comparison(what), self.get(left), self.get(right), yes, no);
         }
         let condition = self.get(condition);
@@ -244,9 +280,14 @@ impl<'a> Lowering<'a> {
         let scopes = program.scopes();
         let once = |value: Value| scopes[value.index()] <= Scope::I;
         let mut keep = vec![false; scopes.len()];
-        let users = program.values().filter(|&(value, ..)| !once(value)).flat_map(|(_, node, _)| node.operands());
+        let users = program
+            .values()
+            .filter(|&(value, ..)| !once(value))
+            .flat_map(|(_, node, _)| node.operands());
         let results = program.results().iter().map(|result| result.contribution);
-        for value in users.chain(results).filter(|&value| once(value) && computed(program.node(value))) {
+        for value in
+            users.chain(results).filter(|&value| once(value) && computed(program.node(value)))
+        {
             keep[value.index()] = true;
         }
         keep

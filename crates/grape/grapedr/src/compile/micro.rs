@@ -1,9 +1,11 @@
-//! What a kernel is between its program and the machine: operations of units on values that have no place yet.
+//! What a kernel is between its program and the machine: operations of units on values that have no
+//! place yet.
 
 use crate::instruction::{Code, Place};
 use crate::word::Word;
 
-/// A vector of words that the scheduler finds a place for. It may be written more than once: wholly at first, then under masks.
+/// A vector of words that the scheduler finds a place for. It may be written more than once: wholly
+/// at first, then under masks.
 pub(crate) type Value = usize;
 
 /// A mask that the scheduler finds a register for.
@@ -60,9 +62,14 @@ impl Micros {
         value
     }
 
-    /// Copies to a place of local memory, which gives and takes one word at a time: what is there already goes by way of a value.
+    /// Copies to a place of local memory, which gives and takes one word at a time: what is there
+    /// already goes by way of a value.
     pub(crate) fn keep(&mut self, place: Place, operand: Operand) {
-        let operand = if let Operand::Local(_) = operand { Operand::Value(self.copy(operand)) } else { operand };
+        let operand = if let Operand::Local(_) = operand {
+            Operand::Value(self.copy(operand))
+        } else {
+            operand
+        };
         self.push(Code::Pass, vec![operand], Goal::Local(place), None);
     }
 
@@ -81,7 +88,14 @@ impl Micros {
     }
 
     /// The same with an operation of two operands.
-    pub(crate) fn replace_by(&mut self, mask: Mask, goal: Goal, code: Code, a: Operand, b: Operand) {
+    pub(crate) fn replace_by(
+        &mut self,
+        mask: Mask,
+        goal: Goal,
+        code: Code,
+        a: Operand,
+        b: Operand,
+    ) {
         let sources = self.apart(a, b);
         self.push(code, sources, goal, Some(mask));
     }
@@ -95,7 +109,8 @@ impl Micros {
         self.values - 1
     }
 
-    /// Two operands that one instruction can read: of two that come through one port the first is copied before.
+    /// Two operands that one instruction can read: of two that come through one port the first is
+    /// copied before.
     fn apart(&mut self, a: Operand, b: Operand) -> Vec<Operand> {
         let one_port = matches!(
             (a, b),

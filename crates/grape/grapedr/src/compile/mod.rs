@@ -33,11 +33,14 @@ pub enum CompileError {
     )]
     Local,
     /// A j of too many variables.
-    #[error("broadcast memory ran out: a j has {0} words, and {HALF} is the most; give the kernel fewer j variables")]
+    #[error(
+        "broadcast memory ran out: a j has {0} words, and {HALF} is the most; give the kernel fewer j variables"
+    )]
     Broadcast(usize),
 }
 
-/// Compiles a kernel. Numbers of `f32` become short words and those of `f64` long ones; sums gather in long words.
+/// Compiles a kernel. Numbers of `f32` become short words and those of `f64` long ones; sums gather
+/// in long words.
 ///
 /// # Errors
 /// [`CompileError`]: what of the machine ran out.
@@ -79,16 +82,22 @@ impl Kernel {
     }
 }
 
-/// Finds places for what a program is given and gives, and the vectors of local memory that are left.
+/// Finds places for what a program is given and gives, and the vectors of local memory that are
+/// left.
 fn place(program: &Program) -> Result<(Places, Vec<u16>), CompileError> {
     let mut next = 0;
     let mut take = |words: usize| {
         let at = next;
         next += words;
-        if next > LOCAL_WORDS { Err(CompileError::Local) } else { Ok(u16::try_from(at).expect("below LOCAL_WORDS")) }
+        if next > LOCAL_WORDS {
+            Err(CompileError::Local)
+        } else {
+            Ok(u16::try_from(at).expect("below LOCAL_WORDS"))
+        }
     };
     let used = |node: Node| program.nodes().iter().any(|&(other, _)| other == node);
-    let numbers = |count: usize| (0..count).map(|at| u8::try_from(at).expect("bounded by MAX_FIELDS"));
+    let numbers =
+        |count: usize| (0..count).map(|at| u8::try_from(at).expect("bounded by MAX_FIELDS"));
     let mut places = Places::default();
     for at in numbers(program.i().len()) {
         let place = if used(Node::I(at)) { Some(Place::four(take(VECTOR)?)) } else { None };

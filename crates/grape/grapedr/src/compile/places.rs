@@ -1,4 +1,5 @@
-//! Where values are: in the auxiliary register, in vectors of the register file, or in local memory.
+//! Where values are: in the auxiliary register, in vectors of the register file, or in local
+//! memory.
 
 use crate::instruction::{Place, REGISTERS, Source, Target, VECTOR};
 
@@ -42,9 +43,16 @@ pub(crate) struct Spots {
 impl Spots {
     /// All places free: those of local memory are given.
     pub(crate) fn new(values: usize, room: &[u16]) -> Self {
-        let registers = (0..REGISTERS / VECTOR).rev().map(|at| u16::try_from(at * VECTOR).expect("a few"));
+        let registers =
+            (0..REGISTERS / VECTOR).rev().map(|at| u16::try_from(at * VECTOR).expect("a few"));
         let local: Vec<u16> = room.iter().rev().copied().collect();
-        Self { of: vec![None; values], auxiliary: true, registers: registers.collect(), local, room: room.len() }
+        Self {
+            of: vec![None; values],
+            auxiliary: true,
+            registers: registers.collect(),
+            local,
+            room: room.len(),
+        }
     }
 
     pub(crate) fn of(&self, value: usize) -> Option<Spot> {
@@ -57,13 +65,18 @@ impl Spots {
         self.registers.len() <= few + spilled
     }
 
-    /// Where a value may begin, best first; `ending` are places that are free then. The auxiliary register is best for what is read once.
+    /// Where a value may begin, best first; `ending` are places that are free then. The auxiliary
+    /// register is best for what is read once.
     pub(crate) fn choices(&self, ending: Vec<Spot>, once: bool) -> Vec<Spot> {
-        let auxiliary = (self.auxiliary || ending.contains(&Spot::Auxiliary)).then_some(Spot::Auxiliary);
+        let auxiliary =
+            (self.auxiliary || ending.contains(&Spot::Auxiliary)).then_some(Spot::Auxiliary);
         let ended = ending.iter().copied().find(|spot| matches!(spot, Spot::Register(_)));
         let register = ended.or(self.registers.last().map(|&at| Spot::Register(at)));
         let mut choices: Vec<Spot> =
-            if once { [auxiliary, register] } else { [register, auxiliary] }.into_iter().flatten().collect();
+            if once { [auxiliary, register] } else { [register, auxiliary] }
+                .into_iter()
+                .flatten()
+                .collect();
         if register.is_none() {
             choices.extend(self.local());
         }
@@ -72,7 +85,10 @@ impl Spots {
 
     /// A free place outside local memory.
     pub(crate) fn fast(&self) -> Option<Spot> {
-        self.registers.last().map(|&at| Spot::Register(at)).or(self.auxiliary.then_some(Spot::Auxiliary))
+        self.registers
+            .last()
+            .map(|&at| Spot::Register(at))
+            .or(self.auxiliary.then_some(Spot::Auxiliary))
     }
 
     /// A free place in local memory.
@@ -81,9 +97,17 @@ impl Spots {
     }
 
     /// A value outside local memory, none of `own`, that the fewest operations wait for.
-    pub(crate) fn evictable(&self, own: &[usize], pending: impl Fn(usize) -> usize) -> Option<usize> {
-        let elsewhere = |&value: &usize| matches!(self.of[value], Some(Spot::Auxiliary | Spot::Register(_)));
-        (0..self.of.len()).filter(elsewhere).filter(|value| !own.contains(value)).min_by_key(|&value| pending(value))
+    pub(crate) fn evictable(
+        &self,
+        own: &[usize],
+        pending: impl Fn(usize) -> usize,
+    ) -> Option<usize> {
+        let elsewhere =
+            |&value: &usize| matches!(self.of[value], Some(Spot::Auxiliary | Spot::Register(_)));
+        (0..self.of.len())
+            .filter(elsewhere)
+            .filter(|value| !own.contains(value))
+            .min_by_key(|&value| pending(value))
     }
 
     pub(crate) fn take(&mut self, value: usize, spot: Spot) {

@@ -1,5 +1,5 @@
-//! From operations to instructions: as many at a time as units and ports allow, those on the longest way to the end first, and a place for
-//! each value from its first write to its last use.
+//! From operations to instructions: as many at a time as units and ports allow, those on the
+//! longest way to the end first, and a place for each value from its first write to its last use.
 
 use super::CompileError;
 use super::micro::{Goal, Micro, Micros, Operand};
@@ -29,7 +29,8 @@ pub(crate) fn schedule(micros: &Micros, room: &[u16]) -> Result<Vec<Instruction>
         } else {
             operations
         };
-        instructions.push(Instruction::new(operations).expect("ports were asked for each operation"));
+        instructions
+            .push(Instruction::new(operations).expect("ports were asked for each operation"));
         scheduler.step();
     }
     Ok(instructions)
@@ -103,7 +104,8 @@ impl<'a> Scheduler<'a> {
         loop {
             let mut candidates = self.candidates(pinned);
             candidates.retain(|&at| operations.is_empty() || !self.tight(at));
-            // If places keep the first from being issued, room is made for it, rather than that others take what is left.
+            // If places keep the first from being issued, room is made for it, rather than that
+            // others take what is left.
             if operations.is_empty() && self.spots.scarce(RESERVE) {
                 candidates.truncate(1);
             }
@@ -117,9 +119,11 @@ impl<'a> Scheduler<'a> {
         }
     }
 
-    /// What could be issued, best first: with registers nearly all taken, what began first is brought to its end first.
+    /// What could be issued, best first: with registers nearly all taken, what began first is
+    /// brought to its end first.
     fn candidates(&self, pinned: Option<usize>) -> Vec<usize> {
-        let masked = |at: usize| matches!(self.micros[at].goal, Goal::Mask(_)) && self.masks.len() == MASKS;
+        let masked =
+            |at: usize| matches!(self.micros[at].goal, Goal::Mask(_)) && self.masks.len() == MASKS;
         let ready = (0..self.micros.len()).filter(|&at| self.ready(at) && !masked(at));
         let scarce = self.spots.scarce(RESERVE);
         let far = |at: usize| if scarce { 0 } else { u64::MAX - self.height[at] };
@@ -128,7 +132,8 @@ impl<'a> Scheduler<'a> {
         candidates
     }
 
-    /// Whether an operation would begin a value without ending one while registers are nearly all taken.
+    /// Whether an operation would begin a value without ending one while registers are nearly all
+    /// taken.
     fn tight(&self, at: usize) -> bool {
         let micro = &self.micros[at];
         let begins = matches!(micro.goal, Goal::Value(value) if self.spots.of(value).is_none());
@@ -139,10 +144,16 @@ impl<'a> Scheduler<'a> {
     /// Issues an operation if ports and places allow.
     fn issue(&mut self, at: usize, ports: &Ports) -> Option<(Operation, Ports)> {
         let micro = &self.micros[at];
-        let sources: Vec<Source> = micro.sources.iter().map(|&operand| self.source(operand)).collect();
-        let condition = micro.condition.map(|mask| Condition { mask: self.masks[&mask], set: true });
-        let operation =
-            |target| Operation { code: micro.code, sources: sources.clone(), targets: vec![target], condition };
+        let sources: Vec<Source> =
+            micro.sources.iter().map(|&operand| self.source(operand)).collect();
+        let condition =
+            micro.condition.map(|mask| Condition { mask: self.masks[&mask], set: true });
+        let operation = |target| Operation {
+            code: micro.code,
+            sources: sources.clone(),
+            targets: vec![target],
+            condition,
+        };
         let (operation, with, spot) = match micro.goal {
             Goal::Local(place) => {
                 let operation = operation(Target::Local(place));
@@ -170,7 +181,8 @@ impl<'a> Scheduler<'a> {
         };
         self.issued[at] = Some(self.now);
         self.left -= 1;
-        // What ends here frees its place for what begins here: operands are read before results are written.
+        // What ends here frees its place for what begins here: operands are read before results are
+        // written.
         let ended: Vec<usize> = values(micro).collect();
         ended.iter().for_each(|&value| self.pending[value] -= 1);
         for &value in &ended {
@@ -183,7 +195,8 @@ impl<'a> Scheduler<'a> {
         {
             self.spots.take(value, spot);
         }
-        if let (Goal::Mask(mask), Some(Target::Mask(register))) = (micro.goal, operation.targets.first())
+        if let (Goal::Mask(mask), Some(Target::Mask(register))) =
+            (micro.goal, operation.targets.first())
             && self.mask_pending[mask] > 0
         {
             self.masks.insert(mask, *register);
@@ -207,32 +220,42 @@ impl<'a> Scheduler<'a> {
 
     fn source(&self, operand: Operand) -> Source {
         match operand {
-            Operand::Value(value) => self.spots.of(value).expect("written before it is read").source(),
+            Operand::Value(value) => {
+                self.spots.of(value).expect("written before it is read").source()
+            }
             Operand::Local(place) => Source::Local(place),
             Operand::Broadcast(place) => Source::Broadcast(place),
             Operand::Immediate(word) => Source::Immediate(word),
         }
     }
 
-    /// For an operation that nothing but places keeps from being issued: moves one of its operands out of local memory, or another value
-    /// there so that it can be.
+    /// For an operation that nothing but places keeps from being issued: moves one of its operands
+    /// out of local memory, or another value there so that it can be.
     fn make_room(&mut self) -> Result<(usize, Operation), CompileError> {
         let at = *self.candidates(None).first().expect("what comes first is ready");
         let micro = &self.micros[at];
         let own: Vec<usize> = values(micro).collect();
-        let spilled = own.iter().copied().find(|&value| matches!(self.spots.of(value), Some(Spot::Local(_))));
+        let spilled =
+            own.iter().copied().find(|&value| matches!(self.spots.of(value), Some(Spot::Local(_))));
         let (value, to) = match (spilled, self.spots.fast()) {
             (Some(value), Some(spot)) => (value, spot),
             _ => {
-                let evicted = self.spots.evictable(&own, |value| self.pending[value]).ok_or(CompileError::Local)?;
+                let evicted = self
+                    .spots
+                    .evictable(&own, |value| self.pending[value])
+                    .ok_or(CompileError::Local)?;
                 (evicted, self.spots.local().ok_or(CompileError::Local)?)
             }
         };
         let from = self.spots.of(value).expect("it has a place");
         self.spots.free(value);
         self.spots.take(value, to);
-        let operation =
-            Operation { code: Code::Pass, sources: vec![from.source()], targets: vec![to.target()], condition: None };
+        let operation = Operation {
+            code: Code::Pass,
+            sources: vec![from.source()],
+            targets: vec![to.target()],
+            condition: None,
+        };
         Ok((at, operation))
     }
 }
@@ -244,15 +267,19 @@ fn values(micro: &Micro) -> impl Iterator<Item = usize> + '_ {
 }
 
 fn sources(micro: &Micro) -> impl Iterator<Item = usize> + '_ {
-    micro.sources.iter().filter_map(|operand| if let Operand::Value(value) = operand { Some(*value) } else { None })
+    micro
+        .sources
+        .iter()
+        .filter_map(|operand| if let Operand::Value(value) = operand { Some(*value) } else { None })
 }
 
 fn uses_in(micro: &Micro, value: usize) -> usize {
     values(micro).filter(|&used| used == value).count()
 }
 
-/// What must come before each operation: of what it reads the last write, of what it writes the last write and all reads since (these may be
-/// in the same instruction). What sets a mask waits for all that those who use it wait for, so that no mask is held for long.
+/// What must come before each operation: of what it reads the last write, of what it writes the
+/// last write and all reads since (these may be in the same instruction). What sets a mask waits
+/// for all that those who use it wait for, so that no mask is held for long.
 fn needs(micros: &Micros) -> Vec<Vec<(usize, bool)>> {
     let mut places: HashMap<Resource, (Option<usize>, Vec<usize>)> = HashMap::new();
     let mut needs: Vec<Vec<(usize, bool)>> = Vec::with_capacity(micros.all.len());

@@ -5,7 +5,8 @@ use crate::ir::{Kind, Op};
 use crate::target::Target;
 use iced_x86::{Code, Encoder, IcedError, Instruction, MemoryOperand, Register};
 
-/// Where code goes and what its registers are for. The arguments of the function, in the order of the System V convention.
+/// Where code goes and what its registers are for. The arguments of the function, in the order of
+/// the System V convention.
 pub(super) const ROWS: Register = Register::RDI;
 pub(super) const COUNT: Register = Register::RSI;
 pub(super) const TILE: Register = Register::RDX;
@@ -53,7 +54,8 @@ impl Assembler {
     }
 
     pub(super) fn instruction(&mut self, instruction: Result<Instruction, IcedError>) {
-        let encoded = instruction.and_then(|instruction| self.encoder.encode(&instruction, self.len as u64));
+        let encoded =
+            instruction.and_then(|instruction| self.encoder.encode(&instruction, self.len as u64));
         match encoded {
             Ok(len) => (self.len, self.instructions) = (self.len + len, self.instructions + 1),
             Err(error) => self.error = self.error.take().or(Some(error)),
@@ -78,9 +80,12 @@ impl Assembler {
         let form = self.form(kind);
         let spread = matches!(from, Place::Memory { spread: true, .. });
         let code = if spread { codes::SPREAD[form] } else { codes::LOAD[form] };
-        // A load of one number is an operand of its size: only operations have what is spread by the way.
+        // A load of one number is an operand of its size: only operations have what is spread by
+        // the way.
         let memory = match from {
-            Place::Memory { base, at, .. } => self.memory(Place::Memory { base, at, spread: false }),
+            Place::Memory { base, at, .. } => {
+                self.memory(Place::Memory { base, at, spread: false })
+            }
             Place::Register(_) => unreachable!("loads are from memory"),
         };
         self.instruction(Instruction::with2(code, self.register(kind, to), memory));
@@ -99,16 +104,32 @@ impl Assembler {
     /// From register to register.
     pub(super) fn copy(&mut self, kind: Kind, to: u8, from: u8) {
         let code = codes::LOAD[self.form(kind)];
-        self.instruction(Instruction::with2(code, self.register(kind, to), self.register(kind, from)));
+        self.instruction(Instruction::with2(
+            code,
+            self.register(kind, to),
+            self.register(kind, from),
+        ));
     }
 
     /// `second` and `third` as [`codes::fused`] tells.
-    pub(super) fn fused(&mut self, negated: bool, order: usize, kind: Kind, to: u8, second: u8, third: Place) {
+    pub(super) fn fused(
+        &mut self,
+        negated: bool,
+        order: usize,
+        kind: Kind,
+        to: u8,
+        second: u8,
+        third: Place,
+    ) {
         let code = codes::fused(negated, order, self.form(kind));
         let (to, second) = (self.register(kind, to), self.register(kind, second));
         let instruction = match third {
-            Place::Register(third) => Instruction::with3(code, to, second, self.register(kind, third)),
-            memory @ Place::Memory { .. } => Instruction::with3(code, to, second, self.memory(memory)),
+            Place::Register(third) => {
+                Instruction::with3(code, to, second, self.register(kind, third))
+            }
+            memory @ Place::Memory { .. } => {
+                Instruction::with3(code, to, second, self.memory(memory))
+            }
         };
         self.instruction(instruction);
     }
@@ -129,9 +150,13 @@ impl Assembler {
             _ => None,
         };
         let instruction = match (a, immediate) {
-            (Place::Register(a), Some(immediate)) => Instruction::with3(code, to, self.register(from, a), immediate),
+            (Place::Register(a), Some(immediate)) => {
+                Instruction::with3(code, to, self.register(from, a), immediate)
+            }
             (Place::Register(a), None) => Instruction::with2(code, to, self.register(from, a)),
-            (memory, Some(immediate)) => Instruction::with3(code, to, self.memory(memory), immediate),
+            (memory, Some(immediate)) => {
+                Instruction::with3(code, to, self.memory(memory), immediate)
+            }
             (memory, None) => Instruction::with2(code, to, self.memory(memory)),
         };
         self.instruction(instruction);
@@ -153,8 +178,12 @@ impl Assembler {
         let to = if self.target == Target::Avx512 { mask(to) } else { self.register(kind, to) };
         let (a, predicate) = (self.register(kind, a), u32::from(predicate));
         self.instruction(match b {
-            Place::Register(b) => Instruction::with4(code, to, a, self.register(kind, b), predicate),
-            memory @ Place::Memory { .. } => Instruction::with4(code, to, a, self.memory(memory), predicate),
+            Place::Register(b) => {
+                Instruction::with4(code, to, a, self.register(kind, b), predicate)
+            }
+            memory @ Place::Memory { .. } => {
+                Instruction::with4(code, to, a, self.memory(memory), predicate)
+            }
         });
     }
 
@@ -164,9 +193,13 @@ impl Assembler {
         let (to, no) = (self.register(kind, to), self.register(kind, no));
         let by = if self.target == Target::Avx512 { mask(by) } else { self.register(kind, by) };
         let instruction = match (self.target, yes) {
-            (Target::Avx512, Place::Register(yes)) => Instruction::with3(code, to, no, self.register(kind, yes)),
+            (Target::Avx512, Place::Register(yes)) => {
+                Instruction::with3(code, to, no, self.register(kind, yes))
+            }
             (Target::Avx512, memory) => Instruction::with3(code, to, no, self.memory(memory)),
-            (_, Place::Register(yes)) => Instruction::with4(code, to, no, self.register(kind, yes), by),
+            (_, Place::Register(yes)) => {
+                Instruction::with4(code, to, no, self.register(kind, yes), by)
+            }
             (_, memory) => Instruction::with4(code, to, no, self.memory(memory), by),
         };
         self.instruction(instruction.map(|mut instruction| {
@@ -180,7 +213,11 @@ impl Assembler {
     /// The end of a loop that began at `start`: the next row, while there is one.
     pub(super) fn next(&mut self, row: usize, start: usize) {
         let row = u32::try_from(row).expect("rows are short");
-        self.instruction(Instruction::with2(Code::Add_rm64_imm32, ROWS, i32::try_from(row).expect("rows are short")));
+        self.instruction(Instruction::with2(
+            Code::Add_rm64_imm32,
+            ROWS,
+            i32::try_from(row).expect("rows are short"),
+        ));
         self.instruction(Instruction::with2(Code::Sub_rm64_imm8, COUNT, 1i32));
         self.instruction(Instruction::with_branch(Code::Jne_rel32_64, start as u64));
     }
@@ -207,7 +244,9 @@ impl Assembler {
     }
 
     fn memory(&self, place: Place) -> MemoryOperand {
-        let Place::Memory { base, at, spread } = place else { unreachable!("a register is no memory") };
+        let Place::Memory { base, at, spread } = place else {
+            unreachable!("a register is no memory")
+        };
         let at = i64::try_from(at).expect("buffers are small");
         MemoryOperand::new(base, Register::None, 1, at, 1, spread, Register::None)
     }

@@ -4,8 +4,8 @@ use crate::ir::{Kind, Op};
 use crate::target::Target;
 use iced_x86::Code;
 
-/// Encodings of one operation: on 32-bit numbers in 128 and 256 bits, on 64-bit ones in 256 (VEX); on 32-bit ones in 256 and 512 bits, on 64-bit
-/// ones in 512 (EVEX).
+/// Encodings of one operation: on 32-bit numbers in 128 and 256 bits, on 64-bit ones in 256 (VEX);
+/// on 32-bit ones in 256 and 512 bits, on 64-bit ones in 512 (EVEX).
 type Codes = [Code; 6];
 
 /// Which of [`Codes`] it is.
@@ -28,7 +28,8 @@ pub(super) fn code(op: Op, form: usize) -> Code {
     }
 }
 
-/// The encodings of `dst = dst * third + second`, `dst = second * dst + third` and `dst = second * third + dst`, in this order.
+/// The encodings of `dst = dst * third + second`, `dst = second * dst + third` and `dst = second *
+/// third + dst`, in this order.
 pub(super) fn fused(negated: bool, order: usize, form: usize) -> Code {
     if negated { FNMA[order][form] } else { FMA[order][form] }
 }
@@ -52,7 +53,9 @@ fn codes(op: Op) -> &'static Codes {
         Op::Convert => &CONVERT,
         Op::Compare(_) => &COMPARE,
         Op::Blend => &BLEND,
-        Op::Fma | Op::Fnma | Op::MaskAnd | Op::MaskOr | Op::MaskNot => unreachable!("encoded by others"),
+        Op::Fma | Op::Fnma | Op::MaskAnd | Op::MaskOr | Op::MaskNot => {
+            unreachable!("encoded by others")
+        }
     }
 }
 

@@ -1,5 +1,5 @@
-//! Gives registers to values while instructions are put, and keeps the rest in memory: of what is in registers, what is needed latest
-//! makes room.
+//! Gives registers to values while instructions are put, and keeps the rest in memory: of what is
+//! in registers, what is needed latest makes room.
 
 use super::assembler::{Assembler, POOL, Place, ROWS, SPILLS, SUMS, TILE};
 use crate::ir::{Body, Home, Inst, Kind, Op, SPILL, Var};
@@ -27,7 +27,12 @@ pub(crate) fn pool_bytes(target: Target) -> usize {
 }
 
 /// Code for a body, on rows of so many bytes.
-pub(crate) fn emit(body: &Body, target: Target, wide: bool, row: usize) -> Result<Emitted, IcedError> {
+pub(crate) fn emit(
+    body: &Body,
+    target: Target,
+    wide: bool,
+    row: usize,
+) -> Result<Emitted, IcedError> {
     let mut emitter = Emitter::new(body, target, wide);
     emitter.pin(target);
     emitter.begin();
@@ -106,7 +111,9 @@ impl<'b> Emitter<'b> {
         for (index, (&(_, home), uses)) in (0..).zip(self.body.vars.iter().zip(&self.uses)) {
             match home {
                 Home::Sum(_) => all.push((usize::MAX, Var(index))),
-                Home::Tile(_) | Home::Pool(_) if !uses.is_empty() => all.push((uses.len(), Var(index))),
+                Home::Tile(_) | Home::Pool(_) if !uses.is_empty() => {
+                    all.push((uses.len(), Var(index)))
+                }
                 _ => {}
             }
         }
@@ -122,7 +129,9 @@ impl<'b> Emitter<'b> {
             let passes = |var: Var| match self.body.vars[var.index()] {
                 (Kind::Mask, _) => false,
                 (_, Home::None) => true,
-                (_, Home::Row(_)) => self.target != Target::Avx512 || self.uses[var.index()].len() > 1,
+                (_, Home::Row(_)) => {
+                    self.target != Target::Avx512 || self.uses[var.index()].len() > 1
+                }
                 _ => false,
             };
             for &var in inst.operands().iter().chain([&inst.to]).filter(|&&var| passes(var)) {
@@ -160,15 +169,19 @@ impl<'b> Emitter<'b> {
             match (home, self.held[var.index()]) {
                 (Home::Sum(at), held) => {
                     let start = self.home(self.body.sums[at].start).expect("a constant");
-                    // Without a register of its own, it lies in memory from the beginning, by way of one that is free yet.
-                    let register = held.or_else(|| self.vectors.free()).expect("more than are pinned");
+                    // Without a register of its own, it lies in memory from the beginning, by way
+                    // of one that is free yet.
+                    let register =
+                        held.or_else(|| self.vectors.free()).expect("more than are pinned");
                     self.vectors.used = self.vectors.used.max(usize::from(register) + 1);
                     self.asm.load(kind, register, start);
                     if held.is_none() {
                         self.asm.store(kind, self.home(var).expect("an accumulator"), register);
                     }
                 }
-                (_, Some(register)) => self.asm.load(kind, register, self.home(var).expect("it has a home")),
+                (_, Some(register)) => {
+                    self.asm.load(kind, register, self.home(var).expect("it has a home"))
+                }
                 _ => {}
             }
         }
@@ -207,7 +220,12 @@ impl<'b> Emitter<'b> {
     /// A register that holds nothing through the loop.
     fn spare(&self) -> u8 {
         let pinned = |owner: &Option<Var>| owner.is_some_and(|var| self.pinned[var.index()]);
-        let spare = self.vectors.owners.iter().position(|owner| !pinned(owner)).expect("more than are pinned");
+        let spare = self
+            .vectors
+            .owners
+            .iter()
+            .position(|owner| !pinned(owner))
+            .expect("more than are pinned");
         u8::try_from(spare).expect("few registers")
     }
 
@@ -282,11 +300,16 @@ impl<'b> Emitter<'b> {
     fn put(&mut self, inst: &Inst, to: u8, places: &[Place]) {
         let register = |place: Place| match place {
             Place::Register(register) => register,
-            Place::Memory { .. } => unreachable!("one operand at most is in memory, where it may be"),
+            Place::Memory { .. } => {
+                unreachable!("one operand at most is in memory, where it may be")
+            }
         };
         let first_in_memory = matches!(places[0], Place::Memory { .. });
         match (inst.op, places) {
-            (Op::Sqrt | Op::Estimate | Op::Round | Op::Shift(_) | Op::Convert | Op::MaskNot, &[a]) => {
+            (
+                Op::Sqrt | Op::Estimate | Op::Round | Op::Shift(_) | Op::Convert | Op::MaskNot,
+                &[a],
+            ) => {
                 self.asm.one(inst.op, inst.kind, to, a);
             }
             (Op::Compare(predicate), &[a, b]) if first_in_memory => {
@@ -298,8 +321,12 @@ impl<'b> Emitter<'b> {
                 };
                 self.asm.compare(turned, inst.kind, to, register(b), a);
             }
-            (Op::Compare(predicate), &[a, b]) => self.asm.compare(predicate, inst.kind, to, register(a), b),
-            (Op::Blend, &[mask, yes, no]) => self.asm.blend(inst.kind, to, register(mask), yes, register(no)),
+            (Op::Compare(predicate), &[a, b]) => {
+                self.asm.compare(predicate, inst.kind, to, register(a), b)
+            }
+            (Op::Blend, &[mask, yes, no]) => {
+                self.asm.blend(inst.kind, to, register(mask), yes, register(no))
+            }
             (op, &[a, b]) if first_in_memory => self.asm.two(op, inst.kind, to, register(b), a),
             (op, &[a, b]) => self.asm.two(op, inst.kind, to, register(a), b),
             _ => unreachable!("{inst:?}: another number of operands"),
@@ -312,7 +339,9 @@ impl<'b> Emitter<'b> {
         let [a, b, c] = [places[0], places[1], places[2]];
         let operands = inst.operands();
         let may = |k: usize| match places[k] {
-            Place::Register(register) if operands[k] == inst.to || dying.contains(&operands[k]) => Some(register),
+            Place::Register(register) if operands[k] == inst.to || dying.contains(&operands[k]) => {
+                Some(register)
+            }
             _ => None,
         };
         let in_memory = |place: Place| matches!(place, Place::Memory { .. });
@@ -320,7 +349,9 @@ impl<'b> Emitter<'b> {
             Place::Register(register) => register,
             Place::Memory { .. } => unreachable!("one operand at most is in memory"),
         };
-        let order = [(2, may(2)), (0, may(0)), (1, may(1))].into_iter().find(|(_, register)| register.is_some());
+        let order = [(2, may(2)), (0, may(0)), (1, may(1))]
+            .into_iter()
+            .find(|(_, register)| register.is_some());
         match order {
             Some((2, Some(to))) => {
                 let (second, third) = if in_memory(a) { (b, a) } else { (a, b) };
@@ -349,7 +380,8 @@ impl<'b> Emitter<'b> {
         }
     }
 
-    /// A result took the register of an operand that was needed for the last time; other such operands leave theirs.
+    /// A result took the register of an operand that was needed for the last time; other such
+    /// operands leave theirs.
     fn become_(&mut self, to: Var, from: Var, dying: &[Var]) {
         if to != from {
             let register = self.held[from.index()].take().expect("it was held");
@@ -362,7 +394,9 @@ impl<'b> Emitter<'b> {
 
     /// Whether a value is not needed any more, and has a register to give.
     fn dies(&self, var: Var) -> bool {
-        !self.pinned[var.index()] && self.held[var.index()].is_some() && self.uses[var.index()].is_empty()
+        !self.pinned[var.index()]
+            && self.held[var.index()].is_some()
+            && self.uses[var.index()].is_empty()
     }
 
     fn release(&mut self, var: Var) {
@@ -379,15 +413,18 @@ impl<'b> Emitter<'b> {
         self.asm.load(self.body.vars[var.index()].0, register, memory);
     }
 
-    /// A register for a value: a free one, or that of the value that is used latest, which goes to memory.
+    /// A register for a value: a free one, or that of the value that is used latest, which goes to
+    /// memory.
     fn room(&mut self, var: Var, needed: &[Var]) -> u8 {
         let class = if self.is_mask(var) { &self.masks } else { &self.vectors };
         let register = class.free().unwrap_or_else(|| {
             let may = |owner: Var| !self.pinned[owner.index()] && !needed.contains(&owner);
-            let owners = (0u8..).zip(&class.owners).filter_map(|(register, owner)| Some((register, (*owner)?)));
-            let latest = owners
-                .filter(|&(_, owner)| may(owner))
-                .max_by_key(|&(_, owner)| self.uses[owner.index()].last().copied().unwrap_or(u32::MAX));
+            let owners = (0u8..)
+                .zip(&class.owners)
+                .filter_map(|(register, owner)| Some((register, (*owner)?)));
+            let latest = owners.filter(|&(_, owner)| may(owner)).max_by_key(|&(_, owner)| {
+                self.uses[owner.index()].last().copied().unwrap_or(u32::MAX)
+            });
             latest.expect("more registers than an instruction has operands").0
         });
         self.evict(register, self.is_mask(var));
@@ -416,7 +453,9 @@ impl<'b> Emitter<'b> {
     /// Where a value lies in memory, if it does.
     fn memory(&self, var: Var) -> Option<Place> {
         let slot = self.slots[var.index()];
-        self.home(var).or_else(|| slot.map(|slot| Place::Memory { base: SPILLS, at: slot * SPILL, spread: false }))
+        self.home(var).or_else(|| {
+            slot.map(|slot| Place::Memory { base: SPILLS, at: slot * SPILL, spread: false })
+        })
     }
 
     fn home(&self, var: Var) -> Option<Place> {
@@ -435,7 +474,10 @@ impl<'b> Emitter<'b> {
 
 impl Class {
     fn free(&self) -> Option<u8> {
-        self.owners.iter().position(Option::is_none).map(|at| u8::try_from(at).expect("few registers"))
+        self.owners
+            .iter()
+            .position(Option::is_none)
+            .map(|at| u8::try_from(at).expect("few registers"))
     }
 
     fn take(&mut self, register: u8, var: Var) {

@@ -4,14 +4,18 @@
 
 use sprat_chance::xorshift;
 use sprat_formula::{
-    Binary, Builder, Column, Constant, Field, Inputs, Node, Output, Program, Reduction, Type, Unary, Value,
+    Binary, Builder, Column, Constant, Field, Inputs, Node, Output, Program, Reduction, Type,
+    Unary, Value,
 };
 use sprat_vector::{Compiled, Options, Target};
 use std::num::NonZeroUsize;
 
 /// Those that this processor has.
 pub fn targets() -> Vec<Target> {
-    [Target::Avx512, Target::Avx2, Target::Portable].into_iter().filter(|target| target.here()).collect()
+    [Target::Avx512, Target::Avx2, Target::Portable]
+        .into_iter()
+        .filter(|target| target.here())
+        .collect()
 }
 
 pub fn field(name: &str, of: Type) -> Field {
@@ -37,11 +41,13 @@ pub fn bodies(count: usize) -> ([Vec<f64>; 3], Vec<f64>) {
     (x, (0..count).map(|_| (0.5 + random()) / count as f64).collect())
 }
 
-/// Accelerations and the potential, softened, with an inverse root of so many bits; products that are added contracted.
+/// Accelerations and the potential, softened, with an inverse root of so many bits; products that
+/// are added contracted.
 pub fn gravity(of: Type, bits: u8) -> Program {
     let fields = |names: &[&str]| names.iter().map(|name| field(name, of)).collect();
     let constants = vec![Constant { name: "eps2".to_owned(), of, default: None }];
-    let mut b = Builder::new(fields(&["xi", "yi", "zi"]), fields(&["xj", "yj", "zj", "mj"]), constants);
+    let mut b =
+        Builder::new(fields(&["xi", "yi", "zi"]), fields(&["xj", "yj", "zj", "mj"]), constants);
     let d: Vec<Value> = (0..3)
         .map(|k| {
             let (i, j) = (b.value(Node::I(k)), b.value(Node::J(k)));
@@ -68,16 +74,24 @@ pub fn gravity(of: Type, bits: u8) -> Program {
 
 /// For two threads.
 pub fn compile(program: &Program, target: Target) -> Compiled {
-    Compiled::new(program, Options { target, threads: NonZeroUsize::new(2).expect("two") }).expect("the target is here")
+    Compiled::new(program, Options { target, threads: NonZeroUsize::new(2).expect("two") })
+        .expect("the target is here")
 }
 
 /// Runs a kernel on numbers, which are rounded where it has smaller ones.
-pub fn run(program: &Program, target: Target, i: &[&[f64]], j: &[&[f64]], constants: &[f64]) -> Vec<Output> {
+pub fn run(
+    program: &Program,
+    target: Target,
+    i: &[&[f64]],
+    j: &[&[f64]],
+    constants: &[f64],
+) -> Vec<Output> {
     fn columns<'a>(all: &[&'a [f64]]) -> Vec<Column<'a>> {
         all.iter().copied().map(Column::from).collect()
     }
     let constants: Vec<Option<f64>> = constants.iter().copied().map(Some).collect();
-    let inputs = Inputs::new(program, columns(i), columns(j), &constants).expect("columns of the program");
+    let inputs =
+        Inputs::new(program, columns(i), columns(j), &constants).expect("columns of the program");
     compile(program, target).run(&inputs)
 }
 

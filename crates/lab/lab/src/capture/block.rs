@@ -89,8 +89,11 @@ pub(super) fn packet_room(captured: usize) -> usize {
 
 /// Length of the first of these blocks.
 pub(super) fn length(blocks: &[u8]) -> usize {
-    let length = blocks.get(4..).and_then(<[u8]>::first_chunk).map(|bytes| u32::from_le_bytes(*bytes));
-    length.and_then(|length| usize::try_from(length).ok()).expect("blocks are whole: a recorder wrote them")
+    let length =
+        blocks.get(4..).and_then(<[u8]>::first_chunk).map(|bytes| u32::from_le_bytes(*bytes));
+    length
+        .and_then(|length| usize::try_from(length).ok())
+        .expect("blocks are whole: a recorder wrote them")
 }
 
 fn block(to: &mut Vec<u8>, kind: u32, body: impl FnOnce(&mut Vec<u8>)) {

@@ -19,7 +19,8 @@ pub struct Seen {
     pub at: u64,
     /// Its bytes, from the Ethernet header on.
     pub length: u32,
-    /// Of a super-packet: how many frames it is on a wire, and bytes of payload in each but the last.
+    /// Of a super-packet: how many frames it is on a wire, and bytes of payload in each but the
+    /// last.
     pub segments: Option<(u32, u16)>,
 }
 
@@ -37,7 +38,8 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Records a packet, whose bytes come in parts; says whether there was memory for it. Nothing is allocated.
+    /// Records a packet, whose bytes come in parts; says whether there was memory for it. Nothing
+    /// is allocated.
     ///
     /// # Panics
     /// When there is no such interface, or the parts are shorter than the packet.
@@ -51,7 +53,10 @@ impl Recorder {
         }
         self.comment.clear();
         if let Some((count, size)) = seen.segments {
-            let _ = write!(self.comment, "super-packet: {count} segments of up to {size} bytes of payload");
+            let _ = write!(
+                self.comment,
+                "super-packet: {count} segments of up to {size} bytes of payload"
+            );
         }
         let interface = u32::try_from(seen.interface).expect("interfaces are few");
         let to = self.filling.as_mut().expect("has room");
@@ -59,7 +64,8 @@ impl Recorder {
         true
     }
 
-    /// Has what was recorded written if the first of it is [`FLUSH_NANOS`] old: for moments when little passes.
+    /// Has what was recorded written if the first of it is [`FLUSH_NANOS`] old: for moments when
+    /// little passes.
     pub fn flush(&mut self, now: u64) {
         if now.saturating_sub(self.since) >= FLUSH_NANOS {
             self.hand_over();
@@ -80,7 +86,8 @@ impl Recorder {
     fn hand_over(&mut self) {
         match self.filling.take() {
             Some(slab) if !slab.is_empty() => {
-                // There is a place for every slab there is: it fails only when the writer is gone, and says so itself.
+                // There is a place for every slab there is: it fails only when the writer is gone,
+                // and says so itself.
                 let _ = self.full.try_send(Slab { from: self.number, bytes: slab });
             }
             unused => self.filling = unused,

@@ -47,7 +47,8 @@ pub struct Settings {
     pub snap: u32,
     /// Memory between packets and files, in bytes, shared out among the recorders.
     pub memory: u64,
-    /// A ring of files instead of one: bytes of a file (from [`MIN_FILE_BYTES`]), and how many are kept (1 to [`MAX_FILES`]).
+    /// A ring of files instead of one: bytes of a file (from [`MIN_FILE_BYTES`]), and how many are
+    /// kept (1 to [`MAX_FILES`]).
     pub ring: Option<(u64, usize)>,
 }
 
@@ -55,7 +56,13 @@ impl Settings {
     /// One file, with everything.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>, interfaces: Vec<String>) -> Self {
-        Self { path: path.into(), interfaces, snap: DEFAULT_SNAP, memory: DEFAULT_MEMORY, ring: None }
+        Self {
+            path: path.into(),
+            interfaces,
+            snap: DEFAULT_SNAP,
+            memory: DEFAULT_MEMORY,
+            ring: None,
+        }
     }
 
     /// Whether it is within the limits.
@@ -73,7 +80,9 @@ impl Settings {
             limits.push(("files", files as u64, 1, MAX_FILES as u64));
         }
         match limits.into_iter().find(|(_, value, least, most)| !(least..=most).contains(&value)) {
-            Some((what, value, least, most)) => Err(CaptureError::Limit { what, value, least, most }),
+            Some((what, value, least, most)) => {
+                Err(CaptureError::Limit { what, value, least, most })
+            }
             None => Ok(()),
         }
     }
@@ -94,7 +103,8 @@ pub enum CaptureError {
         /// Most.
         most: u64,
     },
-    /// A file cannot be made, or written. One that is there is not overwritten: remove it, or name another.
+    /// A file cannot be made, or written. One that is there is not overwritten: remove it, or name
+    /// another.
     #[error("capture to {}: {error}", path.display())]
     File {
         /// Which.
@@ -159,7 +169,10 @@ pub(super) struct Slab {
 impl Shared {
     fn totals(&self) -> Vec<Totals> {
         let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        self.counts.iter().map(|counts| Totals { seen: load(&counts.seen), dropped: load(&counts.dropped) }).collect()
+        self.counts
+            .iter()
+            .map(|counts| Totals { seen: load(&counts.seen), dropped: load(&counts.dropped) })
+            .collect()
     }
 }
 
@@ -168,7 +181,10 @@ impl Capture {
     ///
     /// # Errors
     /// Settings out of their limits; the file is there already, or cannot be made.
-    pub fn start(settings: Settings, recorders: usize) -> Result<(Self, Vec<Recorder>), CaptureError> {
+    pub fn start(
+        settings: Settings,
+        recorders: usize,
+    ) -> Result<(Self, Vec<Recorder>), CaptureError> {
         settings.check()?;
         let share = settings.memory.min(MAX_MEMORY) / SLAB_BYTES as u64 / recorders.max(1) as u64;
         let slabs = usize::try_from(share).unwrap_or(usize::MAX).max(2);
@@ -186,10 +202,24 @@ impl Capture {
             empties.push(empty);
             let comment = String::with_capacity(block::MAX_COMMENT);
             let (shared, full) = (shared.clone(), full.clone());
-            made.push(Recorder { number, shared, full, empty: emptied, filling: None, comment, since: 0 });
+            made.push(Recorder {
+                number,
+                shared,
+                full,
+                empty: emptied,
+                filling: None,
+                comment,
+                since: 0,
+            });
         }
-        let mut files =
-            Files { settings, shared: shared.clone(), current: None, names: VecDeque::new(), made: 0, bytes: 0 };
+        let mut files = Files {
+            settings,
+            shared: shared.clone(),
+            current: None,
+            names: VecDeque::new(),
+            made: 0,
+            bytes: 0,
+        };
         files.open()?;
         let writer = move || write(files, &filled, &empties);
         let thread = thread::Builder::new().name("sprat-capture".to_owned()).spawn(writer);
@@ -323,8 +353,12 @@ impl Files {
     fn count_lost(&self, mut blocks: &[u8]) {
         while !blocks.is_empty() {
             let (first, rest) = blocks.split_at(block::length(blocks));
-            let interface = first.get(8..).and_then(<[u8]>::first_chunk).map(|bytes| u32::from_le_bytes(*bytes));
-            let interface = interface.and_then(|number| usize::try_from(number).ok()).unwrap_or_default();
+            let interface = first
+                .get(8..)
+                .and_then(<[u8]>::first_chunk)
+                .map(|bytes| u32::from_le_bytes(*bytes));
+            let interface =
+                interface.and_then(|number| usize::try_from(number).ok()).unwrap_or_default();
             self.shared.counts[interface].dropped.fetch_add(1, Ordering::Relaxed);
             blocks = rest;
         }

@@ -68,9 +68,11 @@ pub struct PortWords {
 /// A box that can be.
 #[derive(Clone, Debug)]
 pub struct BoxConfig {
-    /// Its name, by which its chance differs from that of other boxes; unless it is given one, its ports.
+    /// Its name, by which its chance differs from that of other boxes; unless it is given one, its
+    /// ports.
     pub name: String,
-    /// Its ports, and of each the line that leads to it; without a switch each two neighbours are a pair.
+    /// Its ports, and of each the line that leads to it; without a switch each two neighbours are
+    /// a pair.
     pub ports: Vec<(PortSpec, Settings)>,
     /// How they are joined.
     pub forwarding: Forwarding,
@@ -130,7 +132,11 @@ impl BoxWords {
             move |error| ConfigError::Word { place, error }
         };
         let of_box = |key: &str, word: &Word, want: &'static str| {
-            at("the box")(WordError { key: key.to_owned(), value: word.0.clone(), want: want.into() })
+            at("the box")(WordError {
+                key: key.to_owned(),
+                value: word.0.clone(),
+                want: want.into(),
+            })
         };
         let mut common = Settings::default();
         self.line.apply(&mut common).map_err(at("every line"))?;
@@ -167,7 +173,9 @@ impl BoxWords {
                 let order = in_pairs(&self.pairs, &names)?;
                 ports = order.into_iter().map(|at| ports[at].clone()).collect();
             }
-            Forwarding::Cross if ports.len() > 2 => return Err(PairError::Missing(ports.len()).into()),
+            Forwarding::Cross if ports.len() > 2 => {
+                return Err(PairError::Missing(ports.len()).into());
+            }
             _ => {}
         }
         let memory = self.memory.as_ref().map(|word| {
@@ -175,7 +183,13 @@ impl BoxWords {
             bytes.ok_or_else(|| of_box("memory", word, "bytes up to 16GiB, such as 1GB"))
         });
         let name = ports.iter().map(|(spec, _)| spec.to_string()).collect::<Vec<_>>().join(" ");
-        Ok(BoxConfig { name, ports, forwarding, memory: memory.transpose()?, tolerance: Tolerance::default() })
+        Ok(BoxConfig {
+            name,
+            ports,
+            forwarding,
+            memory: memory.transpose()?,
+            tolerance: Tolerance::default(),
+        })
     }
 }
 
@@ -195,9 +209,11 @@ impl BoxConfig {
         let Self { name, ports, forwarding, memory, tolerance } = self;
         // Once ports are there packets come, and memory takes seconds.
         let devices: Vec<_> = ports.iter().map(|(spec, _)| spec.is_device()).collect();
-        let memories = Some(Memories::make(forwarding, &devices, ports.iter().map(|(_, line)| line), memory)?);
+        let memories =
+            Some(Memories::make(forwarding, &devices, ports.iter().map(|(_, line)| line), memory)?);
         PortSpec::prepare(ports.iter().map(|(spec, _)| spec))?;
-        let open = |(spec, settings): (PortSpec, Settings)| Ok::<_, EngineError>((spec.open()?, settings));
+        let open =
+            |(spec, settings): (PortSpec, Settings)| Ok::<_, EngineError>((spec.open()?, settings));
         let ports = ports.into_iter().map(open).collect::<Result<Vec<_>, _>>()?;
         Engine::start(Plan { name, memories, tolerance, ..Plan::new(ports, forwarding) })
     }

@@ -1,7 +1,8 @@
 //! Ports in words.
 
 use crate::port::{
-    DpdkSpec, MTU, PacketSpec, Port, PortError, TapSpec, XdpSpec, open_dpdk, open_packet, open_tap, open_xdp, prepare,
+    DpdkSpec, MTU, PacketSpec, Port, PortError, TapSpec, XdpSpec, open_dpdk, open_packet, open_tap,
+    open_xdp, prepare,
 };
 use std::fmt;
 use std::str::FromStr;
@@ -39,13 +40,17 @@ impl FromStr for PortSpec {
     fn from_str(text: &str) -> Result<Self, PortSpecError> {
         let error = |why| PortSpecError(text.to_owned(), why);
         let (kind, rest) = text.split_once(':').ok_or_else(|| error("no kind"))?;
-        let device_mtu = |mtu: Option<u32>| mtu.map(u16::try_from).transpose().map_err(|_| error(MTU_IS));
+        let device_mtu =
+            |mtu: Option<u32>| mtu.map(u16::try_from).transpose().map_err(|_| error(MTU_IS));
         if kind == "dpdk" {
             let is_device = |name: &str| !name.is_empty() && !name.contains([' ', '@', '/']);
             if rest.len() > DEVICE_BYTES || !rest.split(',').next().is_some_and(is_device) {
-                return Err(error("a device is named as DPDK does, such as 0000:01:00.1 or net_memif0,role=server,.."));
+                return Err(error(
+                    "a device is named as DPDK does, such as 0000:01:00.1 or net_memif0,role=server,..",
+                ));
             }
-            let (mtus, arguments): (Vec<_>, Vec<_>) = rest.split(',').partition(|part| part.starts_with("mtu="));
+            let (mtus, arguments): (Vec<_>, Vec<_>) =
+                rest.split(',').partition(|part| part.starts_with("mtu="));
             let mtu = device_mtu(mtu(mtus.into_iter()).map_err(error)?)?;
             return Ok(Self::Dpdk(DpdkSpec { device: arguments.join(","), mtu, force: false }));
         }
@@ -65,7 +70,9 @@ impl FromStr for PortSpec {
         let (name, netns) = (name.to_owned(), netns.map(str::to_owned));
         match kind {
             "tap" => Ok(Self::Tap(TapSpec { name, netns, mtu })),
-            "packet" if mtu.is_some() => Err(error("an MTU is for others; an interface has its own")),
+            "packet" if mtu.is_some() => {
+                Err(error("an MTU is for others; an interface has its own"))
+            }
             "packet" => Ok(Self::Packet(PacketSpec { name, netns, force: false })),
             "xdp" => Ok(Self::Xdp(XdpSpec { name, netns, mtu: device_mtu(mtu)?, force: false })),
             _ => Err(error("an unknown kind")),
@@ -154,7 +161,9 @@ impl fmt::Display for PortSpec {
         let (kind, name, netns, mtu) = match self {
             Self::Tap(TapSpec { name, netns, mtu }) => ("tap", name, netns.as_ref(), *mtu),
             Self::Packet(PacketSpec { name, netns, .. }) => ("packet", name, netns.as_ref(), None),
-            Self::Xdp(XdpSpec { name, netns, mtu, .. }) => ("xdp", name, netns.as_ref(), mtu.map(u32::from)),
+            Self::Xdp(XdpSpec { name, netns, mtu, .. }) => {
+                ("xdp", name, netns.as_ref(), mtu.map(u32::from))
+            }
             Self::Dpdk(DpdkSpec { device, mtu, .. }) => ("dpdk", device, None, mtu.map(u32::from)),
         };
         write!(f, "{kind}:{name}")?;

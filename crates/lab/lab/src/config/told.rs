@@ -27,11 +27,9 @@ impl LineWords {
             overhead: word(settings.overhead.to_string()),
             loss: word(loss(&settings.loss)),
             jitter: word(duration(settings.jitter)),
-            reorder: word(
-                settings
-                    .reorder
-                    .map_or_else(none, |reorder| format!("{}:{}", share(reorder.share), duration(reorder.by))),
-            ),
+            reorder: word(settings.reorder.map_or_else(none, |reorder| {
+                format!("{}:{}", share(reorder.share), duration(reorder.by))
+            })),
             duplicate: word(share(settings.duplicate)),
             corrupt: word(share(settings.corrupt)),
             seed: word(settings.seed.to_string()),
@@ -58,19 +56,29 @@ fn duration(time: Duration) -> String {
 }
 
 fn rate(rate: Rate) -> String {
-    whole(rate.bits_per_second(), &[(1_000_000_000, "Gb/s"), (1_000_000, "Mb/s"), (1_000, "kb/s"), (1, "b/s")])
+    whole(
+        rate.bits_per_second(),
+        &[(1_000_000_000, "Gb/s"), (1_000_000, "Mb/s"), (1_000, "kb/s"), (1, "b/s")],
+    )
 }
 
 fn size(bytes: u64) -> String {
-    let units =
-        [(1_000_000_000, "GB"), (1 << 30, "GiB"), (1_000_000, "MB"), (1 << 20, "MiB"), (1_000, "KB"), (1 << 10, "KiB")];
+    let units = [
+        (1_000_000_000, "GB"),
+        (1 << 30, "GiB"),
+        (1_000_000, "MB"),
+        (1 << 20, "MiB"),
+        (1_000, "KB"),
+        (1 << 10, "KiB"),
+    ];
     match bytes {
         0 => "0".to_owned(),
         bytes => whole(bytes, &[&units[..], &[(1, "B")]].concat()),
     }
 }
 
-/// In few digits where they say exactly the same: steps of 2^-64 make 0.1% a little less than it was.
+/// In few digits where they say exactly the same: steps of 2^-64 make 0.1% a little less than it
+/// was.
 fn share(share: Probability) -> String {
     let part = share.share();
     let short = format!("{:.10}", part * 100.0);

@@ -3,8 +3,8 @@
 use crate::chance::Probability;
 use crate::engine::Tolerance;
 use crate::line::{
-    Discipline, GilbertElliott, Loss, MAX_BUFFER, MAX_DELAY, MAX_LISTED, MAX_RATE, MIN_RATE, Rate, Reorder, Settings,
-    Timing,
+    Discipline, GilbertElliott, Loss, MAX_BUFFER, MAX_DELAY, MAX_LISTED, MAX_RATE, MIN_RATE, Rate,
+    Reorder, Settings, Timing,
 };
 use serde::{Deserialize, Serialize};
 use sprat_units::{UnitError, duration, size};
@@ -40,7 +40,8 @@ impl From<&str> for Word {
     }
 }
 
-/// Settings of a line that were given; the others stay as they are. See [`set`] for what each may be.
+/// Settings of a line that were given; the others stay as they are. See [`set`] for what each may
+/// be.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[expect(missing_docs, reason = "each is the setting of that name")]
@@ -126,8 +127,7 @@ const QUEUE: &str = "drop-tail or harmonize";
 const BURST: &str = "segments, 1 or more, or none";
 const TIMING: &str = "store-and-forward or cut-through";
 const OVERHEAD: &str = "bytes a frame, 0 to 1000";
-const LOSS: &str =
-    "none, a share such as 0.1%, bursts:TO_BAD,TO_GOOD[,LOSS_BAD[,LOSS_GOOD]] in shares, or list:N,N,...";
+const LOSS: &str = "none, a share such as 0.1%, bursts:TO_BAD,TO_GOOD[,LOSS_BAD[,LOSS_GOOD]] in shares, or list:N,N,...";
 const REORDER: &str = "none, or SHARE:TIME such as 1%:5ms, the time up to 500ms";
 const SHARE: &str = "a share, such as 0.1%";
 const SEED: &str = "a whole number";
@@ -189,7 +189,9 @@ pub fn set(settings: &mut Settings, key: &str, value: &str) -> Result<(), WordEr
             settings.overhead = bytes.ok_or_else(|| error(OVERHEAD))?;
         }
         "loss" => settings.loss = loss(value).map_err(|why| unclear(readings(why, LOSS)))?,
-        "reorder" => settings.reorder = reorder(value).map_err(|why| unclear(readings(why, REORDER)))?,
+        "reorder" => {
+            settings.reorder = reorder(value).map_err(|why| unclear(readings(why, REORDER)))?
+        }
         "duplicate" => settings.duplicate = share()?,
         "corrupt" => settings.corrupt = share()?,
         "seed" => settings.seed = value.parse().map_err(|_| error(SEED))?,
@@ -230,7 +232,8 @@ fn loss(text: &str) -> Result<Loss, Option<UnitError>> {
         return Ok(Loss::None);
     }
     if let Some(list) = text.strip_prefix("list:") {
-        let numbers = list.split(',').map(|number| number.trim().parse().ok()).collect::<Option<Vec<u64>>>();
+        let numbers =
+            list.split(',').map(|number| number.trim().parse().ok()).collect::<Option<Vec<u64>>>();
         let mut numbers = numbers.filter(|numbers| numbers.len() <= MAX_LISTED).ok_or(None)?;
         numbers.sort_unstable();
         return if numbers[0] > 0 { Ok(Loss::Listed(numbers)) } else { Err(None) };

@@ -10,7 +10,8 @@ use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// How long an answer may take, and the end of a box that was stopped: it may have captures to write.
+/// How long an answer may take, and the end of a box that was stopped: it may have captures to
+/// write.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A connection to a box. [`Place::connect`](super::Place::connect) makes one.
@@ -22,7 +23,9 @@ pub struct Client {
 
 impl Client {
     pub(super) fn over(stream: UnixStream, name: &str) -> Result<Self, ControlError> {
-        let timed = stream.set_read_timeout(Some(PATIENCE)).and_then(|()| stream.set_write_timeout(Some(PATIENCE)));
+        let timed = stream
+            .set_read_timeout(Some(PATIENCE))
+            .and_then(|()| stream.set_write_timeout(Some(PATIENCE)));
         timed.map_err(ControlError::system("a timeout of a socket"))?;
         Ok(Self { stream: BufReader::new(stream), name: name.to_owned() })
     }
@@ -49,8 +52,8 @@ impl Client {
         self.ask(&Request::Settings {})
     }
 
-    /// Changes what the line to a port does, or with none what every line does: what `line` names, all of it or after an error
-    /// nothing.
+    /// Changes what the line to a port does, or with none what every line does: what `line` names,
+    /// all of it or after an error nothing.
     ///
     /// # Errors
     /// The box refuses, or has gone.
@@ -70,7 +73,11 @@ impl Client {
     ///
     /// # Errors
     /// The rule means nothing, in libpcap's words where they are its; the box refuses, or has gone.
-    pub fn add_rule(&mut self, rule: RuleWords, at: Option<usize>) -> Result<RuleList, ControlError> {
+    pub fn add_rule(
+        &mut self,
+        rule: RuleWords,
+        at: Option<usize>,
+    ) -> Result<RuleList, ControlError> {
         self.ask(&Request::AddRule { rule, at })
     }
 

@@ -7,7 +7,9 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
     /// A name that no box can have.
-    #[error("{0:?} is no name of a box: use 1 to 32 of a-z, 0-9 and -, and LAB.BOX for a box of a lab")]
+    #[error(
+        "{0:?} is no name of a box: use 1 to 32 of a-z, 0-9 and -, and LAB.BOX for a box of a lab"
+    )]
     Name(String),
     /// A box of this name runs.
     #[error("a box called {name} runs already{}: give another --name, or end that one: sprat lab ctl {name} stop", by(*process))]
@@ -53,7 +55,9 @@ pub enum ControlError {
         error: io::Error,
     },
     /// An answer that means nothing to us.
-    #[error("box {0} gives an answer that is not understood: use the same version of sprat for both")]
+    #[error(
+        "box {0} gives an answer that is not understood: use the same version of sprat for both"
+    )]
     Answer(String),
     /// The system refused.
     #[error("{what}: {error}")]

@@ -1,7 +1,7 @@
 //! Where boxes that run are found: a folder of sockets.
 //!
-//! A box of a lab is called `LAB.BOX`, and one by itself `BOX`. A socket outlives a process that was killed; nobody listens
-//! there then, and the next box of that name takes its place.
+//! A box of a lab is called `LAB.BOX`, and one by itself `BOX`. A socket outlives a process that
+//! was killed; nobody listens there then, and the next box of that name takes its place.
 
 use super::{Client, ControlError};
 use crate::hosts::{StateDir, is_name};
@@ -55,7 +55,8 @@ impl Place {
         let mut live = Vec::new();
         for entry in entries.take(MAX_BOXES) {
             let file = entry.map_err(self.reading())?.file_name();
-            let name = file.to_str().and_then(|file| file.strip_suffix(".sock")).filter(|name| fits(name));
+            let name =
+                file.to_str().and_then(|file| file.strip_suffix(".sock")).filter(|name| fits(name));
             let Some(name) = name else { continue };
             if let Ok(stream) = UnixStream::connect(short(&folder, name)) {
                 live.push(Live { name: name.to_owned(), process: process(&stream) });
@@ -65,31 +66,41 @@ impl Place {
         Ok(live)
     }
 
-    /// A way to the box of this name; of a box of a lab, its name without the lab's will do where only one has it.
-    /// With none, to the only one that runs.
+    /// A way to the box of this name; of a box of a lab, its name without the lab's will do where
+    /// only one has it. With none, to the only one that runs.
     ///
     /// # Errors
     /// There is no such box, there are several, or it does not answer.
     pub fn connect(&self, name: Option<&str>) -> Result<Client, ControlError> {
-        let names = || Ok::<_, ControlError>(self.list()?.into_iter().map(|live| live.name).collect::<Vec<_>>());
+        let names = || {
+            Ok::<_, ControlError>(
+                self.list()?.into_iter().map(|live| live.name).collect::<Vec<_>>(),
+            )
+        };
         let name = match name {
             Some(name) if !fits(name) => return Err(ControlError::Name(name.to_owned())),
-            Some(name) => match self.open()?.map(|folder| UnixStream::connect(short(&folder, name))) {
-                Some(Ok(stream)) => return Client::over(stream, name),
-                _ => {
-                    let running_boxes = names()?;
-                    let ends = |full: &&String| full.rsplit_once('.').is_some_and(|(_, own)| own == name);
-                    let found: Vec<_> = running_boxes.iter().filter(ends).cloned().collect();
-                    match <[String; 1]>::try_from(found) {
-                        Ok([name]) => name,
-                        Err(found) if !found.is_empty() => return Err(ControlError::Several(found)),
-                        Err(_) => {
-                            let (name, path) = (name.to_owned(), self.0.clone());
-                            return Err(ControlError::NoSuchBox { name, path, running_boxes });
+            Some(name) => {
+                match self.open()?.map(|folder| UnixStream::connect(short(&folder, name))) {
+                    Some(Ok(stream)) => return Client::over(stream, name),
+                    _ => {
+                        let running_boxes = names()?;
+                        let ends = |full: &&String| {
+                            full.rsplit_once('.').is_some_and(|(_, own)| own == name)
+                        };
+                        let found: Vec<_> = running_boxes.iter().filter(ends).cloned().collect();
+                        match <[String; 1]>::try_from(found) {
+                            Ok([name]) => name,
+                            Err(found) if !found.is_empty() => {
+                                return Err(ControlError::Several(found));
+                            }
+                            Err(_) => {
+                                let (name, path) = (name.to_owned(), self.0.clone());
+                                return Err(ControlError::NoSuchBox { name, path, running_boxes });
+                            }
                         }
                     }
                 }
-            },
+            }
             None => match <[String; 1]>::try_from(names()?) {
                 Ok([name]) => name,
                 Err(names) if names.is_empty() => return Err(ControlError::NoBox(self.0.clone())),
@@ -117,17 +128,24 @@ impl Place {
             made => made.map_err(making())?,
         }
         let folder = self.open()?.ok_or_else(|| making()(io::ErrorKind::NotFound.into()))?;
-        // Two that want one name at once take turns: between looking and listening there must be nobody else.
+        // Two that want one name at once take turns: between looking and listening there must be
+        // nobody else.
         flock(&folder, FlockOperation::LockExclusive).map_err(|error| making()(error.into()))?;
         let path = short(&folder, name);
         match UnixStream::connect(&path) {
-            Ok(stream) => return Err(ControlError::Taken { name: name.to_owned(), process: process(&stream) }),
+            Ok(stream) => {
+                return Err(ControlError::Taken {
+                    name: name.to_owned(),
+                    process: process(&stream),
+                });
+            }
             // So many wait there to be heard that somebody lives.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 return Err(ControlError::Taken { name: name.to_owned(), process: None });
             }
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                fs::remove_file(&path).map_err(ControlError::system(format!("remove {name}.sock, which is stale")))?;
+                fs::remove_file(&path)
+                    .map_err(ControlError::system(format!("remove {name}.sock, which is stale")))?;
             }
             Err(_) => {} // nothing is there; whatever else it is, listening will say
         }
@@ -135,7 +153,8 @@ impl Place {
             listener.set_nonblocking(true)?;
             Ok(listener)
         });
-        let listener = listener.map_err(ControlError::system(format!("listen on {}/{name}.sock", self.0.display())))?;
+        let listener = listener
+            .map_err(ControlError::system(format!("listen on {}/{name}.sock", self.0.display())))?;
         let inode = fs::symlink_metadata(&path).map(|file| file.ino()).ok();
         let _ = flock(&folder, FlockOperation::Unlock); // closing it would as well
         Ok(Listening { listener, folder, name: name.to_owned(), inode })
@@ -181,7 +200,8 @@ impl Drop for Listening {
     }
 }
 
-/// The path of a socket by the open folder: however long the folder's own is, this fits into an address.
+/// The path of a socket by the open folder: however long the folder's own is, this fits into an
+/// address.
 fn short(folder: &File, name: &str) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}/{name}.sock", folder.as_raw_fd()))
 }

@@ -1,6 +1,8 @@
 //! What a box does with a request.
 
-use super::words::{BoxState, MAX_ANSWER_BYTES, PortState, Request, RuleList, RuleState, Set, answer};
+use super::words::{
+    BoxState, MAX_ANSWER_BYTES, PortState, Request, RuleList, RuleState, Set, answer,
+};
 use crate::config::{LineWords, WordError};
 use crate::engine::{EngineError, Forwarding, Handle, Seen, Short};
 use crate::filter::{CompileError, Compiler, MAX_RULES, Rule, RuleError, RuleWords};
@@ -44,8 +46,9 @@ impl Served {
         Self { name: name.to_owned(), handle, stop, compiler: None }
     }
 
-    /// The line that answers this one. None once the box's lanes have ended, which this thread outlives by
-    /// a moment: the caller closes the connection, which tells the client that the box is gone.
+    /// The line that answers this one. None once the box's lanes have ended, which this thread
+    /// outlives by a moment: the caller closes the connection, which tells the client that the
+    /// box is gone.
     pub(super) fn answer(&mut self, line: &[u8]) -> Option<Vec<u8>> {
         let outcome = match Request::parse(line) {
             Err(error) => return Some(refuse(&error.to_string())),
@@ -63,9 +66,10 @@ impl Served {
         };
         match outcome {
             Ok(answer) if answer.len() <= MAX_ANSWER_BYTES => Some(answer),
-            Ok(answer) => {
-                Some(refuse(&format!("an answer of {} bytes; {MAX_ANSWER_BYTES} are the limit", answer.len())))
-            }
+            Ok(answer) => Some(refuse(&format!(
+                "an answer of {} bytes; {MAX_ANSWER_BYTES} are the limit",
+                answer.len()
+            ))),
             Err(Refusal::Engine(EngineError::Stopped)) => None,
             Err(error) => Some(refuse(&error.to_string())),
         }
@@ -76,7 +80,14 @@ impl Served {
             Forwarding::Cross => "cross",
             Forwarding::Switch(_) => "switch",
         };
-        let ports = self.handle.ports().iter().cloned().zip(self.handle.settings()).map(port_state).collect();
+        let ports = self
+            .handle
+            .ports()
+            .iter()
+            .cloned()
+            .zip(self.handle.settings())
+            .map(port_state)
+            .collect();
         let (name, memory) = (self.name.clone(), self.handle.memory());
         BoxState { name, process: std::process::id(), forward: forward.to_owned(), memory, ports }
     }
@@ -85,7 +96,8 @@ impl Served {
         if words.given().next().is_none() {
             return Err(Refusal::Nothing);
         }
-        let changed = self.handle.change(port, |settings| Ok::<_, Refusal>(words.apply(settings)?))?;
+        let changed =
+            self.handle.change(port, |settings| Ok::<_, Refusal>(words.apply(settings)?))?;
         let warnings = changed.short.iter().map(warning).collect();
         Ok(Set { lines: changed.lines.into_iter().map(port_state).collect(), warnings })
     }
@@ -125,7 +137,10 @@ impl Served {
         if words.len() > MAX_RULES {
             return Err(EngineError::Rules(words.len()).into());
         }
-        let next = words.iter().map(|words| self.compiled(words).map(Arc::new)).collect::<Result<Vec<_>, _>>()?;
+        let next = words
+            .iter()
+            .map(|words| self.compiled(words).map(Arc::new))
+            .collect::<Result<Vec<_>, _>>()?;
         self.change_rules(|rules| {
             let mut before = std::mem::take(rules);
             for rule in next {

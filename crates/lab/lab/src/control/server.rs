@@ -1,7 +1,8 @@
 //! The thread of a box that others ask.
 //!
-//! It does one request after the other and waits for no client: who takes no answer is asked nothing more, who stalls within a
-//! request is dropped, and where there are too many, who has been silent for longest goes.
+//! It does one request after the other and waits for no client: who takes no answer is asked
+//! nothing more, who stalls within a request is dropped, and where there are too many, who has been
+//! silent for longest goes.
 
 use super::ControlError;
 use super::connection::Connection;
@@ -41,7 +42,8 @@ impl Server {
     pub fn start(place: &Place, name: &str, handle: Handle) -> Result<Self, ControlError> {
         let listening = place.listen(name)?;
         let over = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC);
-        let over = Arc::new(over.map_err(|error| ControlError::system("an eventfd")(error.into()))?);
+        let over =
+            Arc::new(over.map_err(|error| ControlError::system("an eventfd")(error.into()))?);
         let stop = Arc::new(AtomicBool::new(false));
         let served = Served::new(name, handle, stop.clone());
         let turns = {
@@ -78,9 +80,12 @@ impl Drop for Server {
 fn serve(listening: &Listening, over: &OwnedFd, mut served: Served) {
     let mut connections: Vec<Connection> = Vec::new();
     loop {
-        let own =
-            [PollFd::from_borrowed_fd(over.as_fd(), PollFlags::IN), PollFd::new(&listening.listener, PollFlags::IN)];
-        let clients = connections.iter().map(|one| PollFd::from_borrowed_fd(one.as_fd(), one.waits_for()));
+        let own = [
+            PollFd::from_borrowed_fd(over.as_fd(), PollFlags::IN),
+            PollFd::new(&listening.listener, PollFlags::IN),
+        ];
+        let clients =
+            connections.iter().map(|one| PollFd::from_borrowed_fd(one.as_fd(), one.waits_for()));
         let mut fds: Vec<_> = own.into_iter().chain(clients).collect();
         let longest = (!connections.is_empty()).then_some(&LOOK);
         let _ = poll(&mut fds, longest); // interrupted, or there is nothing to be done about it
@@ -94,14 +99,15 @@ fn serve(listening: &Listening, over: &OwnedFd, mut served: Served) {
             !one.stalls(STALL) && turn(one, events, &mut served).is_ok()
         });
         if !events[1].is_empty() && accept(listening, &mut connections).is_err() {
-            // There are no descriptors, or no memory: asking again at once would only burn the processor.
+            // There are no descriptors, or no memory: asking again at once would only burn the
+            // processor.
             let _ = poll(&mut [PollFd::from_borrowed_fd(over.as_fd(), PollFlags::IN)], Some(&LOOK));
         }
     }
 }
 
-/// Reads and writes what the socket allows, and answers the requests that came, in order. An error ends
-/// the connection.
+/// Reads and writes what the socket allows, and answers the requests that came, in order. An error
+/// ends the connection.
 fn turn(one: &mut Connection, events: PollFlags, served: &mut Served) -> std::io::Result<()> {
     if !events.is_empty() {
         one.turn(events)?;
@@ -121,7 +127,8 @@ fn accept(listening: &Listening, connections: &mut Vec<Connection>) -> std::io::
             Err(error) => return Err(error),
         };
         if connections.len() == MAX_CONNECTIONS {
-            let silent = connections.iter().enumerate().min_by_key(|(_, one)| one.moved()).map(|(at, _)| at);
+            let silent =
+                connections.iter().enumerate().min_by_key(|(_, one)| one.moved()).map(|(at, _)| at);
             connections.remove(silent.expect("there are some"));
         }
         connections.push(connection);

@@ -9,10 +9,12 @@ use serde_json::{Map, Value};
 /// Version of what is said. A box and a client of different versions refuse each other by number.
 pub const VERSION: u64 = 1;
 
-/// Longest request with the end of its line, in bytes: a list of lost segments with the most numbers fits.
+/// Longest request with the end of its line, in bytes: a list of lost segments with the most
+/// numbers fits.
 pub const MAX_REQUEST_BYTES: usize = 128 << 10;
 
-/// Longest answer with the end of its line, in bytes: a report of the most ports, each with the most flows, is two thirds of that.
+/// Longest answer with the end of its line, in bytes: a report of the most ports, each with the
+/// most flows, is two thirds of that.
 pub const MAX_ANSWER_BYTES: usize = 16 << 20;
 
 /// What a box may be asked.
@@ -46,13 +48,14 @@ pub enum Request {
         /// Its number, from 0.
         number: usize,
     },
-    /// Have these rules and no others; those that were there before stay as they are, and go on counting. The answer is a
-    /// [`RuleList`].
+    /// Have these rules and no others; those that were there before stay as they are, and go on
+    /// counting. The answer is a [`RuleList`].
     ReplaceRules {
         /// The rules, in order.
         rules: Vec<RuleWords>,
     },
-    /// End the box, and whatever runs it. The answer comes before that, and the connection ends with the box.
+    /// End the box, and whatever runs it. The answer comes before that, and the connection ends
+    /// with the box.
     Stop {},
 }
 
@@ -127,7 +130,8 @@ impl Request {
     /// # Errors
     /// See [`RequestError`].
     pub fn parse(line: &[u8]) -> Result<Self, RequestError> {
-        let mut words: Map<String, Value> = serde_json::from_slice(line).map_err(RequestError::Json)?;
+        let mut words: Map<String, Value> =
+            serde_json::from_slice(line).map_err(RequestError::Json)?;
         let version = words.remove("version").unwrap_or(Value::Null);
         if version != VERSION {
             return Err(RequestError::Version(version));
@@ -147,15 +151,15 @@ impl Request {
 /// An answer as a line.
 pub(super) fn answer<T: Serialize>(outcome: Result<&T, &str>) -> Vec<u8> {
     let words = match outcome {
-        Ok(answer) => {
-            serde_json::to_value(answer).map(|answer| serde_json::json!({ "version": VERSION, "answer": answer }))
-        }
+        Ok(answer) => serde_json::to_value(answer)
+            .map(|answer| serde_json::json!({ "version": VERSION, "answer": answer })),
         Err(error) => Ok(serde_json::json!({ "version": VERSION, "error": error })),
     };
     ended(&words.expect("what is told has a form in JSON"))
 }
 
-/// What an answer says: what was asked for, or why it is refused. None: it is no answer that we understand.
+/// What an answer says: what was asked for, or why it is refused. None: it is no answer that we
+/// understand.
 pub(super) fn parse_answer<T: DeserializeOwned>(line: &[u8]) -> Option<Result<T, String>> {
     let mut words: Map<String, Value> = serde_json::from_slice(line).ok()?;
     if words.get("version")? != VERSION {

@@ -1,8 +1,9 @@
 //! When a lane could not look at its ports although it was to.
 //!
-//! What comes to a port waits there until it is read, and most ports do not say when it came. A lane that does not run for a
-//! while, because others have the processor or the process is stopped, is late with all that it finds then. So a lane knows
-//! how long it meant to sleep, and takes the rest of the time between two looks for time that it missed.
+//! What comes to a port waits there until it is read, and most ports do not say when it came. A
+//! lane that does not run for a while, because others have the processor or the process is stopped,
+//! is late with all that it finds then. So a lane knows how long it meant to sleep, and takes the
+//! rest of the time between two looks for time that it missed.
 
 use crate::time::Time;
 use rustix::fd::OwnedFd;
@@ -36,7 +37,12 @@ impl Attention {
     }
 
     /// Has `sleep` sleep for `longest` at most.
-    pub(super) fn sleep<R>(&mut self, longest: Duration, matters: Duration, sleep: impl FnOnce() -> R) -> R {
+    pub(super) fn sleep<R>(
+        &mut self,
+        longest: Duration,
+        matters: Duration,
+        sleep: impl FnOnce() -> R,
+    ) -> R {
         self.asleep += longest;
         // In a shorter sleep nothing that matters can be missed.
         let before = if longest > matters { self.waited_ever() } else { None };

@@ -28,10 +28,14 @@ pub(super) struct Ways {
     pub(super) outputs: Vec<usize>,
 }
 
-/// The lanes of a box whose ports are devices or not. The line to a port is with the lane that reads the other of its pair.
+/// The lanes of a box whose ports are devices or not. The line to a port is with the lane that
+/// reads the other of its pair.
 pub(super) fn ways(forwarding: Forwarding, devices: &[bool]) -> Vec<Ways> {
     let all: Vec<_> = (0..devices.len()).collect();
-    let both = |ports: &[usize]| Ways { inputs: ports.to_vec(), outputs: ports.iter().rev().copied().collect() };
+    let both = |ports: &[usize]| Ways {
+        inputs: ports.to_vec(),
+        outputs: ports.iter().rev().copied().collect(),
+    };
     match forwarding {
         Forwarding::Switch(_) => vec![Ways { inputs: all.clone(), outputs: all }],
         Forwarding::Cross => all
@@ -40,7 +44,9 @@ pub(super) fn ways(forwarding: Forwarding, devices: &[bool]) -> Vec<Ways> {
                 true => vec![both(pair)],
                 false => {
                     let [one, other] = [pair[0], pair[1]];
-                    [(one, other), (other, one)].map(|(from, to)| Ways { inputs: vec![from], outputs: vec![to] }).into()
+                    [(one, other), (other, one)]
+                        .map(|(from, to)| Ways { inputs: vec![from], outputs: vec![to] })
+                        .into()
                 }
             })
             .collect(),

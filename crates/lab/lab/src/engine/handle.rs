@@ -12,7 +12,8 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
-/// A way to a box; every clone leads to the same one. It does not keep the box running: once that has stopped, every call is an error.
+/// A way to a box; every clone leads to the same one. It does not keep the box running: once that
+/// has stopped, every call is an error.
 ///
 /// No call takes a lock that a lane takes: lanes are told and asked between their turns.
 #[derive(Clone, Debug)]
@@ -28,7 +29,8 @@ struct Shared {
     lanes: Vec<Lane>,
     tolerance: Tolerance,
     started: Instant,
-    /// What the line to each port does. Held while a lane is told, so that changes arrive in the order in which they are remembered.
+    /// What the line to each port does. Held while a lane is told, so that changes arrive in the
+    /// order in which they are remembered.
     lines: Mutex<Vec<Settings>>,
     /// The filter's rules, without what lanes count by them. Held like the lines.
     rules: Mutex<Rules>,
@@ -51,7 +53,8 @@ pub struct Changed {
     pub short: Vec<Short>,
 }
 
-/// A lane that has less packet memory than its lines can fill. Packets that find none are dropped, and counted.
+/// A lane that has less packet memory than its lines can fill. Packets that find none are dropped,
+/// and counted.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Short {
     /// The ports that its lines lead to.
@@ -71,7 +74,16 @@ impl Handle {
     ) -> Self {
         let (names, lines) = ports.into_iter().unzip();
         let (lines, rules) = (Mutex::new(lines), Mutex::new(rules));
-        Self(Arc::new(Shared { forwarding, names, places, lanes, tolerance, started, lines, rules }))
+        Self(Arc::new(Shared {
+            forwarding,
+            names,
+            places,
+            lanes,
+            tolerance,
+            started,
+            lines,
+            rules,
+        }))
     }
 
     /// The names of its ports, in order.
@@ -104,7 +116,8 @@ impl Handle {
         self.lines().clone()
     }
 
-    /// Changes what the line to a port does, or with none what every line does: all of it, or after an error nothing.
+    /// Changes what the line to a port does, or with none what every line does: all of it, or after
+    /// an error nothing.
     ///
     /// # Errors
     /// There is no such port, the box has stopped, or what `change` says.
@@ -124,7 +137,8 @@ impl Handle {
             let (lane, line) = self.0.places[at];
             self.0.lanes[lane].remote.set(line, next[at].clone()).ok_or(EngineError::Stopped)?;
         }
-        let changed = ports.iter().map(|&at| (self.0.names[at].clone(), next[at].clone())).collect();
+        let changed =
+            ports.iter().map(|&at| (self.0.names[at].clone(), next[at].clone())).collect();
         let short = ports.iter().map(|&at| self.0.places[at].0).collect::<BTreeSet<_>>();
         let short = short.into_iter().filter_map(|lane| self.short(lane, &next)).collect();
         *lines = next;
@@ -146,7 +160,11 @@ impl Handle {
 
     fn joined(&self, ask: impl Fn(&Remote) -> Option<LaneReport>) -> Result<Report, EngineError> {
         let told: Option<Vec<_>> = self.0.lanes.iter().map(|lane| ask(&lane.remote)).collect();
-        Ok(Report::join(self.0.started.elapsed(), told.ok_or(EngineError::Stopped)?, &self.0.tolerance))
+        Ok(Report::join(
+            self.0.started.elapsed(),
+            told.ok_or(EngineError::Stopped)?,
+            &self.0.tolerance,
+        ))
     }
 
     pub(super) fn stop(&self, lane: usize) {

@@ -27,8 +27,11 @@ pub(super) struct Inspector {
 
 impl Inspector {
     pub(super) fn new(inspection: Inspection, first: usize, started: Instant) -> Self {
-        let epoch = SystemTime::now().checked_sub(started.elapsed()).and_then(|at| at.duration_since(UNIX_EPOCH).ok());
-        let epoch = epoch.and_then(|since| u64::try_from(since.as_nanos()).ok()).unwrap_or_default();
+        let epoch = SystemTime::now()
+            .checked_sub(started.elapsed())
+            .and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+        let epoch =
+            epoch.and_then(|since| u64::try_from(since.as_nanos()).ok()).unwrap_or_default();
         Self { inspection, first, epoch }
     }
 
@@ -51,7 +54,8 @@ impl Inspector {
         }
         let length = packet.ethernet_bytes();
         let rules = &mut self.inspection.rules;
-        let edited = packet.edit(|head| rules.apply(interface, head, length, segments.count, segments.bytes()));
+        let edited = packet
+            .edit(|head| rules.apply(interface, head, length, segments.count, segments.bytes()));
         edited.unwrap_or(Verdict { dropped: true, mirrors: 0 }) // no change of ours does that
     }
 

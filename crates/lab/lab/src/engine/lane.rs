@@ -1,4 +1,5 @@
-//! One thread's turns: write what is due, read what has come, and sleep until there is more of either.
+//! One thread's turns: write what is due, read what has come, and sleep until there is more of
+//! either.
 
 use super::attention::Attention;
 use super::control::{Command, Inbox};
@@ -20,14 +21,17 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long before a departure a lane stops sleeping, unless told. About what the kernel needs to wake a thread in a guest.
+/// How long before a departure a lane stops sleeping, unless told. About what the kernel needs to
+/// wake a thread in a guest.
 pub const SPIN: Duration = Duration::from_micros(40);
 
-/// Longest sleep. A lane that is stopped in its sleep is seen to have been late by what that took beyond this.
+/// Longest sleep. A lane that is stopped in its sleep is seen to have been late by what that took
+/// beyond this.
 const SLEEP: Duration = Duration::from_millis(20);
 
-/// Of a sleep in poll the kernel takes a thousandth as leave to wake late, whatever the timer slack (`select_estimate_accuracy`). So a
-/// lane wakes early by twice that, and the short sleep that is left is exact.
+/// Of a sleep in poll the kernel takes a thousandth as leave to wake late, whatever the timer slack
+/// (`select_estimate_accuracy`). So a lane wakes early by twice that, and the short sleep that is
+/// left is exact.
 const SLACK: u32 = 500;
 
 /// Most packets, and bytes, read from a port before what is due is looked at again: 100 us of work.
@@ -37,7 +41,8 @@ const READ_BYTES: u64 = 256 << 10;
 /// Most packets written to a port before others have their turn.
 const WRITE_BURST: usize = 64;
 
-/// How long a lane with a device looks on after the last packet before it sleeps: about what waking it costs.
+/// How long a lane with a device looks on after the last packet before it sleeps: about what waking
+/// it costs.
 const LINGER: Duration = Duration::from_micros(50);
 
 /// Most descriptors that a lane waits for: its inbox, its ports, and what devices bring.
@@ -220,7 +225,11 @@ impl Lane {
                 let output = &mut self.outputs[at];
                 let Some(packet) = output.line.pop(now) else { break };
                 any = true;
-                output.lateness.count(now.since(packet.due) + packet.waited, self.late, u64::from(packet.count()));
+                output.lateness.count(
+                    now.since(packet.due) + packet.waited,
+                    self.late,
+                    u64::from(packet.count()),
+                );
                 output.send(packet, &mut self.memory);
             }
             self.outputs[at].port.turn()?;
@@ -244,7 +253,9 @@ impl Lane {
                     now = Time::ZERO + started.elapsed();
                     now
                 };
-                let Some(received) = input.port.receive(&mut self.landing, &mut self.memory, clock)? else {
+                let Some(received) =
+                    input.port.receive(&mut self.landing, &mut self.memory, clock)?
+                else {
                     input.found_empty(looked);
                     break;
                 };
@@ -328,11 +339,13 @@ impl Lane {
         }
     }
 
-    /// Sleeps until a packet comes, a command, or nearly the next departure; not at all when that is near.
+    /// Sleeps until a packet comes, a command, or nearly the next departure; not at all when that
+    /// is near.
     fn wait(&mut self, now: Time) -> Result<(), EngineError> {
         let next = self.outputs.iter().filter_map(|output| output.line.next()).min();
         let left = next.map_or(SLEEP, |next| next.since(now));
-        let lingers = now.since(self.moved) < LINGER && self.inputs.iter().any(|input| input.port.is_device());
+        let lingers = now.since(self.moved) < LINGER
+            && self.inputs.iter().any(|input| input.port.is_device());
         if left <= self.spin || lingers {
             std::hint::spin_loop();
             return Ok(());
@@ -341,7 +354,8 @@ impl Lane {
         let mut sources = Sources::default();
         devices.iter().flatten().for_each(|device| device.sources(&mut sources));
         let event = self.inbox.event();
-        let mut fds: [_; MAX_FDS] = std::array::from_fn(|_| PollFd::from_borrowed_fd(event, PollFlags::IN));
+        let mut fds: [_; MAX_FDS] =
+            std::array::from_fn(|_| PollFd::from_borrowed_fd(event, PollFlags::IN));
         let ports = self.inputs.iter().filter_map(|input| input.port.fd());
         let mut count = 1;
         for (fd, waited) in ports.chain(sources.iter()).zip(&mut fds[1..]) {
@@ -371,7 +385,10 @@ impl Lane {
             inputs: self
                 .inputs
                 .iter()
-                .map(|input| InputReport { dropped_by_kernel: dropped(input), ..input.report.clone() })
+                .map(|input| InputReport {
+                    dropped_by_kernel: dropped(input),
+                    ..input.report.clone()
+                })
                 .collect(),
             lines: self
                 .outputs

@@ -1,8 +1,9 @@
 //! The wheel: threads that read ports, put packets on lines, and write what has come through.
 //!
-//! A *lane* is one thread with packet memory of its own. A pair of ports joined to each other is two lanes, one for each direction, or one
-//! if either is a device past the kernel, which is for one thread; a switch is one. What a lane does may be changed, and is told, between
-//! its turns: nobody takes a lock while packets pass.
+//! A *lane* is one thread with packet memory of its own. A pair of ports joined to each other is
+//! two lanes, one for each direction, or one if either is a device past the kernel, which is for
+//! one thread; a switch is one. What a lane does may be changed, and is told, between its turns:
+//! nobody takes a lock while packets pass.
 
 mod attention;
 mod control;
@@ -51,7 +52,8 @@ pub struct Plan {
     pub ports: Vec<(Port, Settings)>,
     /// How they are joined.
     pub forwarding: Forwarding,
-    /// Packet memory, where it was made before the ports were opened; none: it is made at the start, and what comes meanwhile waits.
+    /// Packet memory, where it was made before the ports were opened; none: it is made at the
+    /// start, and what comes meanwhile waits.
     pub memories: Option<Memories>,
     /// How long before a departure a lane stops sleeping; [`SPIN`] unless somebody knows better.
     pub spin: Duration,
@@ -86,7 +88,8 @@ impl Engine {
         Self::start_with(plan, Vec::new())
     }
 
-    /// How many lanes a box of so many ports has at most: as many inspections it can be started with.
+    /// How many lanes a box of so many ports has at most: as many inspections it can be started
+    /// with.
     #[must_use]
     pub fn lanes(forwarding: Forwarding, ports: usize) -> usize {
         match forwarding {
@@ -95,8 +98,9 @@ impl Engine {
         }
     }
 
-    /// Starts with something that looks at the packets, for each lane; missing ones look at nothing. Without a switch
-    /// each lane is that of one port's packets, in order. All have the same rules: clones of each other.
+    /// Starts with something that looks at the packets, for each lane; missing ones look at
+    /// nothing. Without a switch each lane is that of one port's packets, in order. All have
+    /// the same rules: clones of each other.
     ///
     /// # Errors
     /// See [`EngineError`].
@@ -116,19 +120,25 @@ impl Engine {
             None => Memories::of(&ways, plan.ports.iter().map(|(_, line)| line), None)?,
         };
         let started = Instant::now();
-        let named = plan.ports.iter().map(|(port, line)| (port.name().to_owned(), line.clone())).collect();
-        let ports: Vec<_> = plan.ports.into_iter().map(|(port, settings)| (Arc::new(port), settings)).collect();
+        let named =
+            plan.ports.iter().map(|(port, line)| (port.name().to_owned(), line.clone())).collect();
+        let ports: Vec<_> =
+            plan.ports.into_iter().map(|(port, settings)| (Arc::new(port), settings)).collect();
         let stamps = Arc::new(Stamps::new());
         let line = |to: usize| {
             let (port, settings) = &ports[to];
             let line = Line::new(settings.clone()).timed(stamps.clone());
-            Output::new(port.clone(), line.salted(salt(&format!("{} to {}", plan.name, port.name()))))
+            Output::new(
+                port.clone(),
+                line.salted(salt(&format!("{} to {}", plan.name, port.name()))),
+            )
         };
         let mut places = vec![(0, 0); count];
         let (mut told, mut threads) = (Vec::new(), Vec::new());
         for (number, (ways, memory)) in ways.iter().zip(made.into_lanes()).enumerate() {
             ways.outputs.iter().enumerate().for_each(|(line, &port)| places[port] = (number, line));
-            let (remote, inbox): (Remote, Inbox) = inbox().map_err(|error| EngineError::System("an eventfd", error))?;
+            let (remote, inbox): (Remote, Inbox) =
+                inbox().map_err(|error| EngineError::System("an eventfd", error))?;
             told.push(Told { remote, memory: memory.bytes() });
             let lane = Lane {
                 inputs: ways.inputs.iter().map(|&port| Input::new(ports[port].0.clone())).collect(),
@@ -143,13 +153,21 @@ impl Engine {
                 inbox,
                 spin: plan.spin,
                 late: plan.tolerance.late,
-                inspector: Inspector::new(inspections.next().unwrap_or_default(), ways.inputs[0], started),
+                inspector: Inspector::new(
+                    inspections.next().unwrap_or_default(),
+                    ways.inputs[0],
+                    started,
+                ),
                 moved: Time::ZERO,
                 attention: Attention::default(),
                 answered: None,
             };
-            let thread = std::thread::Builder::new().name(format!("sprat-lane-{number}")).spawn(move || lane.run());
-            threads.push(Some(thread.map_err(|error| EngineError::System("cannot start a thread", error))?));
+            let thread = std::thread::Builder::new()
+                .name(format!("sprat-lane-{number}"))
+                .spawn(move || lane.run());
+            threads.push(Some(
+                thread.map_err(|error| EngineError::System("cannot start a thread", error))?,
+            ));
         }
         let shared = (plan.forwarding, plan.tolerance, started);
         Ok(Self { handle: Handle::new(shared, named, rules, (places, told)), threads })
@@ -199,7 +217,8 @@ impl Engine {
         self.threads.iter().any(|thread| thread.as_ref().is_none_or(JoinHandle::is_finished))
     }
 
-    /// Stops it, and tells what became of everything. Packets on the lines are gone; the report counts them as such.
+    /// Stops it, and tells what became of everything. Packets on the lines are gone; the report
+    /// counts them as such.
     ///
     /// # Errors
     /// What ended a lane before.

@@ -42,8 +42,8 @@ pub struct LineReport {
     pub lost_by_device: u64,
 }
 
-/// How late packets left a box, against when they were due. A packet that may have waited unread, while the box did not run, counts as
-/// late by all that time.
+/// How late packets left a box, against when they were due. A packet that may have waited unread,
+/// while the box did not run, counts as late by all that time.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Lateness {
     /// Packets that left.
@@ -115,7 +115,9 @@ impl Report {
             report.lines.extend(lane.lines);
             report.switch = report.switch.or(lane.switch);
             // Every lane has all the rules.
-            report.filters.resize(report.filters.len().max(lane.filters.len()), filter::Counters::default());
+            report
+                .filters
+                .resize(report.filters.len().max(lane.filters.len()), filter::Counters::default());
             report.filters.iter_mut().zip(lane.filters).for_each(|(sum, seen)| sum.add(seen));
             report.memory_cells += lane.memory_cells;
             report.memory_least_free += lane.memory_least_free;
@@ -136,7 +138,9 @@ impl Report {
         for input in &self.inputs {
             let InputReport { port, exhausted, dropped_by_kernel, .. } = input;
             if *exhausted > 0 {
-                reasons.push(format!("{port}: {exhausted} packets found no memory: give more with --memory"));
+                reasons.push(format!(
+                    "{port}: {exhausted} packets found no memory: give more with --memory"
+                ));
             }
             if *dropped_by_kernel > 0 {
                 reasons.push(format!(
@@ -147,7 +151,10 @@ impl Report {
         for LineReport { to, counters, lateness, lost_by_device } in &self.lines {
             let drops = counters.drops;
             if drops.memory > 0 {
-                reasons.push(format!("to {to}: {} segments found no memory: give more with --memory", drops.memory));
+                reasons.push(format!(
+                    "to {to}: {} segments found no memory: give more with --memory",
+                    drops.memory
+                ));
             }
             if drops.refused > 0 {
                 reasons.push(format!(
@@ -156,9 +163,12 @@ impl Report {
                 ));
             }
             if *lost_by_device > 0 {
-                reasons.push(format!("to {to}: the device took {lost_by_device} frames and did not send them"));
+                reasons.push(format!(
+                    "to {to}: the device took {lost_by_device} frames and did not send them"
+                ));
             }
-            if lateness.late_packets >= LEAST_LATE && tolerance.exceeded(lateness.late_segments, counters.left.segments)
+            if lateness.late_packets >= LEAST_LATE
+                && tolerance.exceeded(lateness.late_segments, counters.left.segments)
             {
                 reasons.push(format!(
                     "to {to}: {} of {} segments left more than {:?} late, {:.1} ms at worst: give it more of a processor, \
@@ -183,7 +193,8 @@ mod tests {
     fn behind(late_packets: u64, late_segments: u64, tolerance: Tolerance) -> bool {
         let mut counters = Counters::default();
         counters.left.segments = 1_000;
-        let lateness = Lateness { packets: 1_000, late_packets, late_segments, ..Lateness::default() };
+        let lateness =
+            Lateness { packets: 1_000, late_packets, late_segments, ..Lateness::default() };
         let line = LineReport { to: "b0".into(), counters, lateness, lost_by_device: 0 };
         let lane = LaneReport {
             inputs: Vec::new(),

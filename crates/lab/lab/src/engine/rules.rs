@@ -18,8 +18,9 @@ impl Handle {
         Ok(rules.list().cloned().zip(seen).collect())
     }
 
-    /// Changes the rules: takes, adds and moves some. Those that stay go on counting; those that go are given back with what they
-    /// have seen. Each lane changes from one list to the other between two turns.
+    /// Changes the rules: takes, adds and moves some. Those that stay go on counting; those that go
+    /// are given back with what they have seen. Each lane changes from one list to the other
+    /// between two turns.
     ///
     /// # Errors
     /// There are too many, the box has stopped, or what `change` says: then they are as they were.
@@ -30,11 +31,14 @@ impl Handle {
         let mut rules = self.lock_rules();
         let mut next: Vec<_> = rules.list().cloned().collect();
         change(&mut next)?;
-        let next = Rules::of(next).map_err(|beyond| EngineError::Rules(MAX_RULES + beyond.len()))?;
+        let next =
+            Rules::of(next).map_err(|beyond| EngineError::Rules(MAX_RULES + beyond.len()))?;
         let mut gone: Vec<Seen> = Vec::new();
         for lane in self.lanes() {
             let old = lane.remote.rules(next.clone()).ok_or(EngineError::Stopped)?;
-            let old = old.counters().filter(|(rule, _)| !next.list().any(|stays| Arc::ptr_eq(stays, rule)));
+            let old = old
+                .counters()
+                .filter(|(rule, _)| !next.list().any(|stays| Arc::ptr_eq(stays, rule)));
             for (rule, seen) in old {
                 match gone.iter_mut().find(|(known, _)| Arc::ptr_eq(known, rule)) {
                     Some((_, sum)) => sum.add(seen),

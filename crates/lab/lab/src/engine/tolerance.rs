@@ -6,11 +6,12 @@ use std::time::Duration;
 /// Departures later than this are late, unless another time is set.
 const LATE: Duration = Duration::from_millis(1);
 
-/// Share of a line's segments that may be late, unless another is set, in percent: a guest's processor is taken away for
-/// milliseconds now and then.
+/// Share of a line's segments that may be late, unless another is set, in percent: a guest's
+/// processor is taken away for milliseconds now and then.
 const PERCENT: f64 = 1.0;
 
-/// What share of a line's segments may leave how late before its box did not keep up: 1 % more than a millisecond, unless set.
+/// What share of a line's segments may leave how late before its box did not keep up: 1 % more than
+/// a millisecond, unless set.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tolerance {
     /// The share; all: lateness is never a reason.

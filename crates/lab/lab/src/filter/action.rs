@@ -36,7 +36,8 @@ pub enum ActionError {
 }
 
 impl Action {
-    /// From words; ports are named as in `ports`, of which the first [`MAX_FILTER_PORTS`] can be mirrored to.
+    /// From words; ports are named as in `ports`, of which the first [`MAX_FILTER_PORTS`] can be
+    /// mirrored to.
     ///
     /// # Errors
     /// They mean nothing.
@@ -46,10 +47,12 @@ impl Action {
             None if text == "drop" => Ok(Self::Drop),
             Some(("mirror", name)) => {
                 let port = ports.iter().take(MAX_FILTER_PORTS).position(|port| *port == name);
-                port.map(Self::Mirror).ok_or_else(|| ActionError::Port(name.to_owned(), ports.join(", ")))
+                port.map(Self::Mirror)
+                    .ok_or_else(|| ActionError::Port(name.to_owned(), ports.join(", ")))
             }
             Some(("rewrite", changes)) => {
-                let changes: Vec<Change> = changes.split(',').map(str::parse).collect::<Result<_, _>>()?;
+                let changes: Vec<Change> =
+                    changes.split(',').map(str::parse).collect::<Result<_, _>>()?;
                 match changes.len() {
                     count if count > MAX_CHANGES => Err(ActionError::Changes(count)),
                     _ => Ok(Self::Rewrite(changes)),

@@ -34,7 +34,9 @@ pub enum CompileError {
     #[error("libpcap has no memory for a compiler")]
     Exhausted,
     /// Too long, or with a zero byte in it.
-    #[error("a filter of {0} bytes, or with a zero byte in it; {MAX_EXPRESSION} bytes are the limit")]
+    #[error(
+        "a filter of {0} bytes, or with a zero byte in it; {MAX_EXPRESSION} bytes are the limit"
+    )]
     Length(usize),
     /// It means nothing.
     #[error("filter {expression:?}: {why} (man 7 pcap-filter has the language)")]
@@ -72,7 +74,8 @@ struct RawProgram {
 }
 
 type OpenDead = unsafe extern "C" fn(c_int, c_int) -> *mut c_void;
-type Compile = unsafe extern "C" fn(*mut c_void, *mut RawProgram, *const c_char, c_int, c_uint) -> c_int;
+type Compile =
+    unsafe extern "C" fn(*mut c_void, *mut RawProgram, *const c_char, c_int, c_uint) -> c_int;
 type GetError = unsafe extern "C" fn(*mut c_void) -> *const c_char;
 type FreeCode = unsafe extern "C" fn(*mut RawProgram);
 type Close = unsafe extern "C" fn(*mut c_void);
@@ -99,7 +102,8 @@ impl Compiler {
     pub fn load() -> Result<Self, CompileError> {
         // SAFETY: loading libpcap runs nothing that needs anything of us.
         let [first, second] = NAMES.map(|name| unsafe { Library::new(name) });
-        let library = first.or_else(|error| second.map_err(|_| error)).map_err(CompileError::Missing)?;
+        let library =
+            first.or_else(|error| second.map_err(|_| error)).map_err(CompileError::Missing)?;
         fn function<T: Copy>(library: &Library, name: &str) -> Result<T, CompileError> {
             // SAFETY: `T` is, in each call below, the type that pcap.h declares for the name.
             let symbol = unsafe { library.get::<T>(name) };
@@ -116,30 +120,39 @@ impl Compiler {
         })
     }
 
-    /// Compiles an expression. Names of hosts in it are looked up, which may take as long as that takes.
+    /// Compiles an expression. Names of hosts in it are looked up, which may take as long as that
+    /// takes.
     ///
     /// # Errors
     /// It is too long, means nothing, or makes a program that we do not run.
     pub fn compile(&self, expression: &str) -> Result<Program, CompileError> {
         let length = CompileError::Length(expression.len());
-        let Some(text) = CString::new(expression).ok().filter(|text| text.count_bytes() <= MAX_EXPRESSION) else {
+        let Some(text) =
+            CString::new(expression).ok().filter(|text| text.count_bytes() <= MAX_EXPRESSION)
+        else {
             return Err(length);
         };
         // SAFETY: takes two numbers.
         let handle = NonNull::new(unsafe { (self.open_dead)(DLT_EN10MB, SNAP_LENGTH) });
         let handle = handle.ok_or(CompileError::Exhausted)?.as_ptr();
         let mut raw = RawProgram { length: 0, instructions: std::ptr::null_mut() };
-        // SAFETY: the handle is open, the text ends with a zero, and the program is ours to be filled in.
-        let compiled = unsafe { (self.compile)(handle, &raw mut raw, text.as_ptr(), 1, NETMASK_UNKNOWN) };
+        // SAFETY: the handle is open, the text ends with a zero, and the program is ours to be
+        // filled in.
+        let compiled =
+            unsafe { (self.compile)(handle, &raw mut raw, text.as_ptr(), 1, NETMASK_UNKNOWN) };
         let result = if compiled == 0 {
             let verified = Program::verify(&instructions(&raw));
             // SAFETY: it was filled in by `compile`, and is not used after this.
             unsafe { (self.free_code)(&raw mut raw) };
-            verified.map_err(|error| CompileError::Unverified { expression: expression.to_owned(), error })
+            verified.map_err(|error| CompileError::Unverified {
+                expression: expression.to_owned(),
+                error,
+            })
         } else {
             // SAFETY: the handle is open.
             let why = unsafe { (self.get_error)(handle) };
-            // SAFETY: it points to text in the handle that ends with a zero, and is copied before that is closed.
+            // SAFETY: it points to text in the handle that ends with a zero, and is copied before
+            // that is closed.
             let why = unsafe { CStr::from_ptr(why) }.to_string_lossy().into_owned();
             Err(CompileError::Expression { expression: expression.to_owned(), why })
         };
@@ -157,7 +170,8 @@ impl Compiler {
         };
         let raw: Vec<_> = program.instructions().iter().map(raw).collect();
         let count = c_uint::try_from(bytes.len()).unwrap_or(c_uint::MAX);
-        // SAFETY: the program was verified: it ends, and touches only its own memory and `count` bytes of the packet.
+        // SAFETY: the program was verified: it ends, and touches only its own memory and `count`
+        // bytes of the packet.
         unsafe { (self.run)(raw.as_ptr(), bytes.as_ptr(), length, count) }
     }
 }
@@ -170,6 +184,11 @@ fn instructions(raw: &RawProgram) -> Vec<Instruction> {
     // SAFETY: libpcap says that so many instructions lie there, and they stay until they are freed.
     let raw = unsafe { std::slice::from_raw_parts(raw.instructions, length) };
     raw.iter()
-        .map(|&RawInstruction { code, on_true, on_false, k }| Instruction { code, on_true, on_false, k })
+        .map(|&RawInstruction { code, on_true, on_false, k }| Instruction {
+            code,
+            on_true,
+            on_false,
+            k,
+        })
         .collect()
 }

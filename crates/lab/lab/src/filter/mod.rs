@@ -1,9 +1,10 @@
-//! The packet filter: rules of an expression, as tcpdump has them (pcap-filter(7)), and what to do with
-//! the packets that match.
+//! The packet filter: rules of an expression, as tcpdump has them (pcap-filter(7)), and what to do
+//! with the packets that match.
 //!
-//! libpcap's own compiler makes a program of an expression, so that expressions mean here what they mean elsewhere; it is loaded
-//! when the first one is compiled, and not before. The program then runs here, in [`Program::run`]: it was verified when it was
-//! loaded, and needs neither libpcap nor the kernel, nor any allocation, on the way of a packet.
+//! libpcap's own compiler makes a program of an expression, so that expressions mean here what they
+//! mean elsewhere; it is loaded when the first one is compiled, and not before. The program then
+//! runs here, in [`Program::run`]: it was verified when it was loaded, and needs neither libpcap
+//! nor the kernel, nor any allocation, on the way of a packet.
 
 mod action;
 mod libpcap;

@@ -1,13 +1,16 @@
-//! Classic BPF (McCanne and Jacobson, USENIX Winter 1993; numbers of `linux/filter.h`): verified once, then run.
+//! Classic BPF (McCanne and Jacobson, USENIX Winter 1993; numbers of `linux/filter.h`): verified
+//! once, then run.
 //!
-//! A machine of an accumulator A, an index X and 16 words of memory. Programs jump forward only, so each ends. A load beyond the
-//! end of the packet, or a division by a zero in X, ends the program with 0: no match.
+//! A machine of an accumulator A, an index X and 16 words of memory. Programs jump forward only, so
+//! each ends. A load beyond the end of the packet, or a division by a zero in X, ends the program
+//! with 0: no match.
 
 /// Most instructions of a program: the kernel's limit.
 pub const MAX_INSTRUCTIONS: usize = 4_096;
 
-/// Loads from here on are of what Linux knows of a packet: its type, its interface and so on (`SKF_AD_OFF` of `linux/filter.h`), or
-/// offsets from headers that it knows (`SKF_NET_OFF`, `SKF_LL_OFF`).
+/// Loads from here on are of what Linux knows of a packet: its type, its interface and so on
+/// (`SKF_AD_OFF` of `linux/filter.h`), or offsets from headers that it knows (`SKF_NET_OFF`,
+/// `SKF_LL_OFF`).
 const KERNEL: u32 = 0u32.wrapping_sub(0x20_0000);
 
 /// Words of memory.
@@ -59,7 +62,8 @@ pub enum Unverified {
     /// The last instruction does not return.
     #[error("the last instruction does not return")]
     End,
-    /// A load of what a kernel knows of a packet and no frame has, as for `inbound`: here it would never match.
+    /// A load of what a kernel knows of a packet and no frame has, as for `inbound`: here it would
+    /// never match.
     #[error(
         "instruction {0}: it asks for what only a kernel knows of a packet (inbound, outbound, ifindex, and such); say which port it \
          comes in at with --from, or `from` in a topology"
@@ -136,7 +140,10 @@ impl Program {
         if !(1..=MAX_INSTRUCTIONS).contains(&count) {
             return Err(Unverified::Length(count));
         }
-        let decoded = instructions.iter().enumerate().map(|(at, &instruction)| decode(at, instruction, count));
+        let decoded = instructions
+            .iter()
+            .enumerate()
+            .map(|(at, &instruction)| decode(at, instruction, count));
         let operations: Vec<_> = decoded.collect::<Result<_, _>>()?;
         match operations.last() {
             Some(Operation::Return(_) | Operation::ReturnA) => {
@@ -152,7 +159,8 @@ impl Program {
         &self.instructions
     }
 
-    /// Runs it over a packet, of which `bytes` are the first and `length` is all of it. Nothing but 0 is a match.
+    /// Runs it over a packet, of which `bytes` are the first and `length` is all of it. Nothing but
+    /// 0 is a match.
     #[must_use]
     pub fn run(&self, bytes: &[u8], length: u32) -> u32 {
         self.execute(bytes, length).unwrap_or(0)
@@ -166,7 +174,9 @@ impl Program {
             at += 1;
             match operation {
                 Operation::Load(size, offset) => a = load(bytes, size, offset)?,
-                Operation::LoadIndexed(size, offset) => a = load(bytes, size, offset.checked_add(x)?)?,
+                Operation::LoadIndexed(size, offset) => {
+                    a = load(bytes, size, offset.checked_add(x)?)?
+                }
                 Operation::LoadConstant(k) => a = k,
                 Operation::LoadLength => a = length,
                 Operation::LoadMemory(slot) => a = memory[slot],
@@ -242,9 +252,11 @@ fn load(bytes: &[u8], size: Size, offset: u32) -> Option<u32> {
 fn decode(at: usize, instruction: Instruction, count: usize) -> Result<Operation, Unverified> {
     let Instruction { code, on_true, on_false, k } = instruction;
     let unknown = Unverified::Code { at, code };
-    let slot = || usize::try_from(k).ok().filter(|&slot| slot < WORDS).ok_or(Unverified::Memory(at));
+    let slot =
+        || usize::try_from(k).ok().filter(|&slot| slot < WORDS).ok_or(Unverified::Memory(at));
     let target = |distance: u32| {
-        let target = usize::try_from(distance).ok().and_then(|distance| distance.checked_add(at + 1));
+        let target =
+            usize::try_from(distance).ok().and_then(|distance| distance.checked_add(at + 1));
         target.filter(|&target| target < count).ok_or(Unverified::Jump(at))
     };
     let source = if code & 0x08 == 0 { Source::K(k) } else { Source::X };
@@ -319,8 +331,14 @@ mod tests {
     #[test]
     fn what_cannot_be_run_is_refused() {
         assert_eq!(Program::verify(&[]), Err(Unverified::Length(0)));
-        assert_eq!(Program::verify(&[RETURN; MAX_INSTRUCTIONS + 1]), Err(Unverified::Length(MAX_INSTRUCTIONS + 1)));
-        assert_eq!(Program::verify(&[RETURN, Instruction { code: 0x07, ..RETURN }]), Err(Unverified::End));
+        assert_eq!(
+            Program::verify(&[RETURN; MAX_INSTRUCTIONS + 1]),
+            Err(Unverified::Length(MAX_INSTRUCTIONS + 1))
+        );
+        assert_eq!(
+            Program::verify(&[RETURN, Instruction { code: 0x07, ..RETURN }]),
+            Err(Unverified::End)
+        );
         assert_eq!(one(0x28, 0, 0, 0xffff_f004), Err(Unverified::Kernel(0)));
         assert_eq!(one(0x05, 0, 0, 1), Err(Unverified::Jump(0)));
         assert_eq!(one(0x05, 0, 0, u32::MAX), Err(Unverified::Jump(0)));

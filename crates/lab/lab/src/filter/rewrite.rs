@@ -1,7 +1,7 @@
 //! Fields of a frame that a rule may change, checksums kept right.
 //!
-//! None of these fields is part of what TCP's and UDP's checksums cover; IPv4's own header checksum is updated
-//! as RFC 1624 has it.
+//! None of these fields is part of what TCP's and UDP's checksums cover; IPv4's own header checksum
+//! is updated as RFC 1624 has it.
 
 use crate::frame::{is_tag, updated};
 use std::fmt;

@@ -70,7 +70,9 @@ impl Rules {
     pub(crate) fn of(mut rules: Vec<Arc<Rule>>) -> Result<Self, Vec<Arc<Rule>>> {
         match rules.len() {
             count if count > MAX_RULES => Err(rules.split_off(MAX_RULES)),
-            _ => Ok(Self { rules: rules.into_iter().map(|rule| (rule, Counters::default())).collect() }),
+            _ => Ok(Self {
+                rules: rules.into_iter().map(|rule| (rule, Counters::default())).collect(),
+            }),
         }
     }
 
@@ -93,11 +95,18 @@ impl Rules {
         self.rules.is_empty()
     }
 
-    /// Applies the rules to a packet. `head` is its beginning, from the Ethernet header on, with all headers; `length` is all of it.
-    /// It counts as `packets` with together `bytes`.
+    /// Applies the rules to a packet. `head` is its beginning, from the Ethernet header on, with
+    /// all headers; `length` is all of it. It counts as `packets` with together `bytes`.
     ///
     /// A super-packet is seen whole: its IP length is that of the whole.
-    pub fn apply(&mut self, from: usize, head: &mut [u8], length: u32, packets: u32, bytes: u64) -> Verdict {
+    pub fn apply(
+        &mut self,
+        from: usize,
+        head: &mut [u8],
+        length: u32,
+        packets: u32,
+        bytes: u64,
+    ) -> Verdict {
         let mut verdict = Verdict::default();
         for (rule, counters) in &mut self.rules {
             if rule.from.is_some_and(|only| only != from) || rule.program.run(head, length) == 0 {
@@ -112,7 +121,10 @@ impl Rules {
                     return verdict;
                 }
                 Action::Mirror(port) => {
-                    verdict.mirrors |= u32::try_from(*port).ok().and_then(|port| 1u64.checked_shl(port)).unwrap_or(0);
+                    verdict.mirrors |= u32::try_from(*port)
+                        .ok()
+                        .and_then(|port| 1u64.checked_shl(port))
+                        .unwrap_or(0);
                 }
                 Action::Rewrite(changes) => {
                     let lacking = changes.iter().filter(|change| !change.apply(head)).count();

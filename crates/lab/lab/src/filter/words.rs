@@ -79,10 +79,17 @@ impl RuleWords {
             Action::Drop => "drop".to_owned(),
             Action::Mirror(port) => format!("mirror:{}", name(*port)),
             Action::Rewrite(changes) => {
-                format!("rewrite:{}", changes.iter().map(ToString::to_string).collect::<Vec<_>>().join(","))
+                format!(
+                    "rewrite:{}",
+                    changes.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+                )
             }
         };
-        Self { expression: rule.expression.clone(), from: rule.from.map(|from| name(from).to_owned()), action }
+        Self {
+            expression: rule.expression.clone(),
+            from: rule.from.map(|from| name(from).to_owned()),
+            action,
+        }
     }
 }
 

@@ -1,5 +1,6 @@
-//! Cutting a super-packet between two of its segments, so that each part is what a sender with a smaller
-//! offload would have sent, and giving a single frame the checksum that was left to be made.
+//! Cutting a super-packet between two of its segments, so that each part is what a sender with a
+//! smaller offload would have sent, and giving a single frame the checksum that was left to be
+//! made.
 
 use super::checksum::Sum;
 use super::vnet::{GSO_ECN, GSO_NONE, GSO_UDP_L4, NEEDS_CSUM, VNET_BYTES};
@@ -55,14 +56,23 @@ impl Packet {
         let rest_len = front.bytes() - at + headers;
         let mut rest = Self { head: rest_head, len: length(rest_len), ..front };
         let (size, all) = (front.gso_size(), front.frame.segments);
-        front.becomes(at, Segments { count: segments, full: all.full, last: all.full }, Part::Front);
+        front.becomes(
+            at,
+            Segments { count: segments, full: all.full, last: all.full },
+            Part::Front,
+        );
         let count = all.count - segments;
         let full = if count == 1 { all.last } else { all.full };
-        rest.becomes(rest_len, Segments { count, full, last: all.last }, Part::Rest { segments, size });
+        rest.becomes(
+            rest_len,
+            Segments { count, full, last: all.last },
+            Part::Rest { segments, size },
+        );
         Ok((front, rest))
     }
 
-    /// Keeps the first `segments`, fewer than there are and at least one, and gives the cells of the others back.
+    /// Keeps the first `segments`, fewer than there are and at least one, and gives the cells of
+    /// the others back.
     pub fn truncate(&mut self, segments: u32, memory: &mut Memory) {
         assert!((1..self.count()).contains(&segments), "{segments} of {} segments", self.count());
         let at = self.offset_of(segments);
@@ -80,11 +90,16 @@ impl Packet {
         self.becomes(at, Segments { count: segments, full, last: full }, Part::Front);
     }
 
-    /// Takes it apart into the frames that it is on a wire, each with its checksums made, and hands them over in order.
+    /// Takes it apart into the frames that it is on a wire, each with its checksums made, and hands
+    /// them over in order.
     ///
     /// # Errors
     /// What is left of it, when memory is exhausted.
-    pub fn into_frames(self, memory: &mut Memory, mut each: impl FnMut(Self, &mut Memory)) -> Result<(), Self> {
+    pub fn into_frames(
+        self,
+        memory: &mut Memory,
+        mut each: impl FnMut(Self, &mut Memory),
+    ) -> Result<(), Self> {
         let mut left = self;
         while left.count() > 1 {
             let (mut first, rest) = left.split(1, memory)?;
@@ -97,20 +112,22 @@ impl Packet {
         Ok(())
     }
 
-    /// Makes the checksum of a single frame that was left to be made. Receivers believe a frame that says its checksum is yet to
-    /// be made, so one that is to be damaged needs it before.
+    /// Makes the checksum of a single frame that was left to be made. Receivers believe a frame
+    /// that says its checksum is yet to be made, so one that is to be damaged needs it before.
     pub fn complete_checksum(&mut self) {
         assert_eq!(self.count(), 1, "segments have a checksum each");
         let vnet = self.vnet();
         if vnet.needs_checksum() {
-            let (start, at) = (usize::from(vnet.csum_start), usize::from(vnet.csum_start + vnet.csum_offset));
+            let (start, at) =
+                (usize::from(vnet.csum_start), usize::from(vnet.csum_start + vnet.csum_offset));
             let mut sum = Sum::default();
             let mut skip = VNET_BYTES + start;
             for part in parts(&self.head) {
                 sum.add(part.get(skip..).unwrap_or_default());
                 skip = skip.saturating_sub(part.len());
             }
-            // In UDP a checksum of zero would mean that there is none; its other form says the same.
+            // In UDP a checksum of zero would mean that there is none; its other form says the
+            // same.
             let udp = vnet.csum_offset == UDP_CHECKSUM_AT;
             let checksum = if udp && sum.checksum() == 0 { 0xffff } else { sum.checksum() };
             self.ethernet_mut()[at..at + 2].copy_from_slice(&checksum.to_be_bytes());
@@ -118,7 +135,8 @@ impl Packet {
         self.set_vnet(VnetHeader::default());
     }
 
-    /// Turns one bit, anywhere behind the Ethernet header, tags included in that. The frame must be a single one.
+    /// Turns one bit, anywhere behind the Ethernet header, tags included in that. The frame must be
+    /// a single one.
     pub fn corrupt(&mut self, chance: &mut Chance) {
         self.complete_checksum();
         let from = VNET_BYTES + usize::from(self.frame.network_at);
@@ -177,7 +195,8 @@ impl Packet {
         }
         vnet.flags = NEEDS_CSUM;
         self.set_vnet(vnet);
-        let (network, transport) = (usize::from(self.frame.network_at), usize::from(self.frame.transport_at));
+        let (network, transport) =
+            (usize::from(self.frame.network_at), usize::from(self.frame.transport_at));
         let (v4, ip_bytes) = (self.frame.network == Network::V4, len - VNET_BYTES - network);
         let ip = &mut self.ethernet_mut()[network..];
         fix_network(ip, v4, word(ip_bytes), transport - network, part);
@@ -216,7 +235,8 @@ fn fix_network(ip: &mut [u8], v4: bool, bytes: u16, header: usize, part: Part) {
     ip[2..4].copy_from_slice(&bytes.to_be_bytes());
     if let Part::Rest { segments, .. } = part {
         // Each segment has the next number.
-        let id = u16::from_be_bytes([ip[4], ip[5]]).wrapping_add(u16::try_from(segments).expect("few in 64 KB"));
+        let id = u16::from_be_bytes([ip[4], ip[5]])
+            .wrapping_add(u16::try_from(segments).expect("few in 64 KB"));
         ip[4..6].copy_from_slice(&id.to_be_bytes());
     }
     ip[10..12].fill(0);
@@ -231,7 +251,8 @@ fn fix_tcp(tcp: &mut [u8], part: Part) {
         Part::Rest { segments, size } => {
             tcp[TCP_FLAGS] &= !CWR;
             let before = segments.wrapping_mul(length(size));
-            let sequence = u32::from_be_bytes([tcp[4], tcp[5], tcp[6], tcp[7]]).wrapping_add(before);
+            let sequence =
+                u32::from_be_bytes([tcp[4], tcp[5], tcp[6], tcp[7]]).wrapping_add(before);
             tcp[4..8].copy_from_slice(&sequence.to_be_bytes());
         }
     }

@@ -5,8 +5,9 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
-/// Whose packets belong together: the addresses, the protocol and its ports. Zero where there is none: fragments have
-/// no ports (the first neither, or it would overtake), and what is not IP has nothing at all.
+/// Whose packets belong together: the addresses, the protocol and its ports. Zero where there is
+/// none: fragments have no ports (the first neither, or it would overtake), and what is not IP has
+/// nothing at all.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Flow {
     /// Where from.
@@ -49,14 +50,26 @@ impl Flow {
         self.protocol == own && (self.source_port, self.destination_port) == (0, 0)
     }
 
-    pub(crate) fn between(network: Network, source: &[u8], destination: &[u8], protocol: u8) -> Self {
-        Self { source: address(network, source), destination: address(network, destination), protocol, ..Self::OTHER }
+    pub(crate) fn between(
+        network: Network,
+        source: &[u8],
+        destination: &[u8],
+        protocol: u8,
+    ) -> Self {
+        Self {
+            source: address(network, source),
+            destination: address(network, destination),
+            protocol,
+            ..Self::OTHER
+        }
     }
 }
 
 fn address(network: Network, bytes: &[u8]) -> IpAddr {
     match network {
-        Network::V6 => IpAddr::V6(Ipv6Addr::from(<[u8; 16]>::try_from(bytes).expect("sixteen were sliced"))),
+        Network::V6 => {
+            IpAddr::V6(Ipv6Addr::from(<[u8; 16]>::try_from(bytes).expect("sixteen were sliced")))
+        }
         _ => IpAddr::V4(Ipv4Addr::from(<[u8; 4]>::try_from(bytes).expect("four were sliced"))),
     }
 }
@@ -71,10 +84,17 @@ impl fmt::Display for Flow {
             0 if *self == Self::OTHER => return f.write_str("not IP"),
             6 => f.write_str("tcp ")?,
             17 => f.write_str("udp ")?,
-            1 | 58 if self.is_icmp() => return write!(f, "icmp {} > {}", self.source, self.destination),
+            1 | 58 if self.is_icmp() => {
+                return write!(f, "icmp {} > {}", self.source, self.destination);
+            }
             other => write!(f, "protocol-{other} ")?,
         }
-        write!(f, "{} > {}", end(self.source, self.source_port), end(self.destination, self.destination_port))
+        write!(
+            f,
+            "{} > {}",
+            end(self.source, self.source_port),
+            end(self.destination, self.destination_port)
+        )
     }
 }
 
@@ -94,7 +114,8 @@ impl FromStr for Flow {
             let (protocol, ends) = text.split_once(' ')?;
             let (source, destination) = ends.split_once(" > ")?;
             if protocol == "icmp" {
-                let (source, destination): (IpAddr, IpAddr) = (source.parse().ok()?, destination.parse().ok()?);
+                let (source, destination): (IpAddr, IpAddr) =
+                    (source.parse().ok()?, destination.parse().ok()?);
                 let protocol = if source.is_ipv4() { 1 } else { 58 };
                 return Some(Self { source, destination, protocol, ..Self::OTHER });
             }
@@ -103,9 +124,16 @@ impl FromStr for Flow {
                 "udp" => 17,
                 other => other.strip_prefix("protocol-")?.parse().ok()?,
             };
-            let (source, destination): (SocketAddr, SocketAddr) = (source.parse().ok()?, destination.parse().ok()?);
+            let (source, destination): (SocketAddr, SocketAddr) =
+                (source.parse().ok()?, destination.parse().ok()?);
             let (source_port, destination_port) = (source.port(), destination.port());
-            Some(Self { source: source.ip(), destination: destination.ip(), protocol, source_port, destination_port })
+            Some(Self {
+                source: source.ip(),
+                destination: destination.ip(),
+                protocol,
+                source_port,
+                destination_port,
+            })
         };
         parse().ok_or_else(|| ParseFlowError(text.to_owned()))
     }

@@ -1,7 +1,8 @@
 //! What came over a port: a virtio-net header and an Ethernet frame, parsed once.
 //!
-//! A port with segmentation offload hands over *super-packets*: up to 64 KB of one TCP stream with one set of headers, which
-//! a wire would carry as many frames. [`Segments`] says which frames; whoever loses, queues or counts does so by them.
+//! A port with segmentation offload hands over *super-packets*: up to 64 KB of one TCP stream with
+//! one set of headers, which a wire would carry as many frames. [`Segments`] says which frames;
+//! whoever loses, queues or counts does so by them.
 
 mod checksum;
 mod cut;
@@ -25,7 +26,8 @@ pub const ETHERNET_BYTES: usize = 14;
 /// Shortest Ethernet frame, without its check sequence: shorter ones are padded to it on a wire.
 pub const MIN_FRAME: u32 = 60;
 
-/// What Ethernet adds to a frame on a wire: check sequence 4, preamble and start 8, gap 12 (IEEE 802.3).
+/// What Ethernet adds to a frame on a wire: check sequence 4, preamble and start 8, gap 12 (IEEE
+/// 802.3).
 pub const WIRE_OVERHEAD: u16 = 24;
 
 /// Where what is in a frame. Offsets count from the Ethernet header.
@@ -39,9 +41,11 @@ pub struct Frame {
     pub network: Network,
     /// Where the network header begins.
     pub network_at: u16,
-    /// Where the header above it begins; of fragments and unknown protocols, where that would begin.
+    /// Where the header above it begins; of fragments and unknown protocols, where that would
+    /// begin.
     pub transport_at: u16,
-    /// Where all headers that were understood end. Of a super-packet: the headers that each segment gets.
+    /// Where all headers that were understood end. Of a super-packet: the headers that each
+    /// segment gets.
     pub headers: u16,
     /// The frames that a wire would carry.
     pub segments: Segments,
@@ -104,7 +108,8 @@ impl Segments {
         u32::try_from(full).unwrap_or(u32::MAX).min(self.count - 1)
     }
 
-    /// How many segments, from the first on, are `bytes` on the wire or more: at least one, at most all.
+    /// How many segments, from the first on, are `bytes` on the wire or more: at least one, at most
+    /// all.
     #[must_use]
     pub fn filling(&self, bytes: u64, overhead: u16) -> u32 {
         let full = bytes.div_ceil(on_wire(self.full, overhead).max(1));

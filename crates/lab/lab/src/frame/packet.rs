@@ -38,8 +38,9 @@ pub enum Received {
 }
 
 impl Packet {
-    /// Receives a packet: `read` fills the slices of `landing` with a virtio-net header and a frame, and says how many bytes
-    /// that are. `tag`, asked afterwards, is a VLAN tag (its four bytes) that was taken out of the frame and is put back.
+    /// Receives a packet: `read` fills the slices of `landing` with a virtio-net header and a
+    /// frame, and says how many bytes that are. `tag`, asked afterwards, is a VLAN tag (its
+    /// four bytes) that was taken out of the frame and is put back.
     ///
     /// # Errors
     /// Those of `read`.
@@ -87,7 +88,8 @@ impl Packet {
         })
     }
 
-    /// A packet of these bytes, which begin with a virtio-net header: for tests, and whoever makes frames.
+    /// A packet of these bytes, which begin with a virtio-net header: for tests, and whoever makes
+    /// frames.
     #[must_use]
     pub fn of(bytes: &[u8], memory: &mut Memory, now: Time) -> Received {
         let mut landing = Landing::new();
@@ -104,7 +106,8 @@ impl Packet {
         received
     }
 
-    /// A packet of these bytes, which fit into one cell; none where they do not, are no frame, or find no memory.
+    /// A packet of these bytes, which fit into one cell; none where they do not, are no frame, or
+    /// find no memory.
     pub(super) fn small(bytes: &[u8], memory: &mut Memory, now: Time) -> Option<Self> {
         let frame = parse(bytes, bytes.len()).ok()?;
         if bytes.len() > CELL_BYTES {
@@ -113,7 +116,16 @@ impl Packet {
         let mut head = memory.take()?;
         head.append(bytes);
         let len = u32::try_from(bytes.len()).ok()?;
-        Some(Self { head, len, frame, arrived: now, waited: Duration::ZERO, due: now, held: false, slot: 0 })
+        Some(Self {
+            head,
+            len,
+            frame,
+            arrived: now,
+            waited: Duration::ZERO,
+            due: now,
+            held: false,
+            slot: 0,
+        })
     }
 
     /// What it is.
@@ -195,8 +207,9 @@ impl Packet {
         word.map_or(0, |word| u16::from_be_bytes(*word))
     }
 
-    /// Whether kernels send it of their own accord, in the midst of what they are asked to send: ARP, IGMP, and over IPv6 neighbour
-    /// discovery (RFC 4861) and multicast listener reports (RFC 3810).
+    /// Whether kernels send it of their own accord, in the midst of what they are asked to send:
+    /// ARP, IGMP, and over IPv6 neighbour discovery (RFC 4861) and multicast listener reports
+    /// (RFC 3810).
     pub(crate) fn is_housekeeping(&self) -> bool {
         const IGMP: u8 = 2;
         const ICMP6: u8 = 58;
@@ -205,7 +218,8 @@ impl Packet {
             Network::Other => self.kind_on_ethernet() == 0x0806,
             Network::V4 => self.frame.flow.protocol == IGMP,
             Network::V6 => {
-                self.frame.flow.protocol == ICMP6 && icmp().is_some_and(|kind| matches!(kind, 130..=137 | 143))
+                self.frame.flow.protocol == ICMP6
+                    && icmp().is_some_and(|kind| matches!(kind, 130..=137 | 143))
             }
         }
     }

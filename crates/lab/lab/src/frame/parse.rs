@@ -1,7 +1,8 @@
 //! From bytes to a [`Frame`]: the only place that doubts what came.
 //!
-//! A frame of a kind unknown here is a frame without a flow, and passes. Refused is what no port may give: frames shorter than
-//! Ethernet's header, and headers of super-packets that contradict the frame, for a cut by them would write astray.
+//! A frame of a kind unknown here is a frame without a flow, and passes. Refused is what no port
+//! may give: frames shorter than Ethernet's header, and headers of super-packets that contradict
+//! the frame, for a cut by them would write astray.
 
 use super::vnet::{GSO_ECN, GSO_NONE, GSO_TCPV4, GSO_TCPV6, GSO_UDP_L4, VNET_BYTES, VnetHeader};
 use super::{ETHERNET_BYTES, Flow, Frame, Network, Segments};
@@ -38,8 +39,8 @@ pub enum Malformed {
     Segmentation,
 }
 
-/// Parses a packet: `head` is its beginning, which must hold all headers that are to be found; `len` its length, both
-/// counted from the virtio-net header.
+/// Parses a packet: `head` is its beginning, which must hold all headers that are to be found;
+/// `len` its length, both counted from the virtio-net header.
 ///
 /// # Errors
 /// See [`Malformed`].
@@ -90,8 +91,8 @@ struct Found {
     fragment: bool,
 }
 
-/// Whether an ethertype says that a VLAN tag follows: those of 802.1Q and 802.1ad, and the one in use before the latter, which
-/// libpcap and switches know too.
+/// Whether an ethertype says that a VLAN tag follows: those of 802.1Q and 802.1ad, and the one in
+/// use before the latter, which libpcap and switches know too.
 pub(crate) fn is_tag(kind: u16) -> bool {
     matches!(kind, 0x8100 | 0x88a8 | 0x9100)
 }
@@ -126,7 +127,8 @@ fn find(head: &[u8]) -> Found {
     };
     let Some((network, flow, transport, fragment)) = found else { return nothing };
     let transport_at = at + transport;
-    let mut found = Found { flow, network, protocol: flow.protocol, transport_at, fragment, ..nothing };
+    let mut found =
+        Found { flow, network, protocol: flow.protocol, transport_at, fragment, ..nothing };
     found.headers = transport_at;
     if fragment {
         return found;
@@ -157,7 +159,12 @@ fn find_v4(ip: &[u8]) -> Option<(Network, Flow, usize, bool)> {
     }
     // More fragments follow, or this one is not the first.
     let fragment = word(fixed, 6)? & 0x3fff != 0;
-    Some((Network::V4, Flow::between(Network::V4, &fixed[12..16], &fixed[16..20], fixed[9]), length, fragment))
+    Some((
+        Network::V4,
+        Flow::between(Network::V4, &fixed[12..16], &fixed[16..20], fixed[9]),
+        length,
+        fragment,
+    ))
 }
 
 fn find_v6(ip: &[u8]) -> Option<(Network, Flow, usize, bool)> {
@@ -180,11 +187,21 @@ fn find_v6(ip: &[u8]) -> Option<(Network, Flow, usize, bool)> {
         fragment |= protocol == 44;
         (protocol, at) = (next, at + length);
     }
-    Some((Network::V6, Flow::between(Network::V6, &fixed[8..24], &fixed[24..40], protocol), at, fragment))
+    Some((
+        Network::V6,
+        Flow::between(Network::V6, &fixed[8..24], &fixed[24..40], protocol),
+        at,
+        fragment,
+    ))
 }
 
 /// Checks that the frame is what the header says, and counts its segments.
-fn super_packet(head: &[u8], len: u32, vnet: &VnetHeader, found: &Found) -> Result<Segments, Malformed> {
+fn super_packet(
+    head: &[u8],
+    len: u32,
+    vnet: &VnetHeader,
+    found: &Found,
+) -> Result<Segments, Malformed> {
     let (network, protocol, header, checksum) = match vnet.gso_type & !GSO_ECN {
         GSO_TCPV4 => (Network::V4, TCP, 20, 16),
         GSO_TCPV6 => (Network::V6, TCP, 20, 16),

@@ -1,5 +1,6 @@
-//! What a router says of a packet that is too long for the next network: "fragmentation needed" (RFC 792, RFC 1191) and "packet too
-//! big" (RFC 4443). A box is no router and has no address, so it speaks in the name of the one that the packet is for.
+//! What a router says of a packet that is too long for the next network: "fragmentation needed"
+//! (RFC 792, RFC 1191) and "packet too big" (RFC 4443). A box is no router and has no address, so
+//! it speaks in the name of the one that the packet is for.
 
 use super::checksum::Sum;
 use super::{Network, Packet, VNET_BYTES};
@@ -10,7 +11,8 @@ use std::net::IpAddr;
 const ICMP: u8 = 1;
 const ICMP6: u8 = 58;
 
-/// Bytes of the packet that are quoted: a whole answer is 576 bytes over IPv4 and 1,280 over IPv6 at most.
+/// Bytes of the packet that are quoted: a whole answer is 576 bytes over IPv4 and 1,280 over IPv6
+/// at most.
 const QUOTE_V4: usize = 576 - 28;
 const QUOTE_V6: usize = 1_280 - 48;
 
@@ -23,15 +25,16 @@ impl Packet {
         segments.full.max(segments.last).saturating_sub(u32::from(self.frame.network_at))
     }
 
-    /// Returns the answer to its sender that `mtu` bytes above Ethernet are the most; none where a router would say nothing either, or there
-    /// is no memory.
+    /// Returns the answer to its sender that `mtu` bytes above Ethernet are the most; none where a
+    /// router would say nothing either, or there is no memory.
     pub(crate) fn too_big(&self, mtu: u32, memory: &mut Memory, now: Time) -> Option<Self> {
         let (to, from) = self.addresses();
         let at = usize::from(self.frame.network_at);
         let ethernet = &self.head.bytes()[VNET_BYTES..];
         let ip = &ethernet[at..];
         let flow = self.frame.flow;
-        let kind = self.head.bytes().get(VNET_BYTES + usize::from(self.frame.transport_at)).copied();
+        let kind =
+            self.head.bytes().get(VNET_BYTES + usize::from(self.frame.transport_at)).copied();
         // A router answers neither what was for many, nor an error.
         if to[0] & 1 == 1 || flow.destination.is_multicast() || flow.source.is_unspecified() {
             return None;

@@ -1,14 +1,15 @@
-//! Frames whose checksum was left to be made, of which nobody says so: a virtual cable carries them to whoever reads it past
-//! the kernel.
+//! Frames whose checksum was left to be made, of which nobody says so: a virtual cable carries them
+//! to whoever reads it past the kernel.
 
 use super::checksum::Sum;
 use super::vnet::{NEEDS_CSUM, VnetHeader};
 use super::{Network, Packet};
 
 impl Packet {
-    /// Marks a single frame as one whose checksum is yet to be made, if there is what a kernel leaves for a card in the place of TCP's or
-    /// UDP's: the sum of the pseudo header. A frame whose checksum is right, and by chance the same, comes to no harm: it is
-    /// given the same again.
+    /// Marks a single frame as one whose checksum is yet to be made, if there is what a kernel
+    /// leaves for a card in the place of TCP's or UDP's: the sum of the pseudo header. A frame
+    /// whose checksum is right, and by chance the same, comes to no harm: it is given the same
+    /// again.
     pub fn mark_unmade_checksum(&mut self) {
         let frame = self.frame;
         let (network, transport) = (usize::from(frame.network_at), usize::from(frame.transport_at));
@@ -29,7 +30,9 @@ impl Packet {
             Network::V6 => (8..40, word(4) + 40),
             Network::Other => return,
         };
-        let Some(above) = (network + told).checked_sub(transport).and_then(|above| u16::try_from(above).ok()) else {
+        let Some(above) =
+            (network + told).checked_sub(transport).and_then(|above| u16::try_from(above).ok())
+        else {
             return;
         };
         let mut pseudo = Sum::default();

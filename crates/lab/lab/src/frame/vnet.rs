@@ -1,7 +1,9 @@
-//! The virtio-net header that ports with offloads put before a frame (virtio 1.2, section 5.1.6; `linux/virtio_net.h`).
+//! The virtio-net header that ports with offloads put before a frame (virtio 1.2, section 5.1.6;
+//! `linux/virtio_net.h`).
 //!
-//! Ten bytes in the machine's own byte order: flags, kind of segmentation, length of the headers, bytes of payload
-//! in a segment, where a checksum that is yet to be made begins, and how far behind that it is to be put.
+//! Ten bytes in the machine's own byte order: flags, kind of segmentation, length of the headers,
+//! bytes of payload in a segment, where a checksum that is yet to be made begins, and how far
+//! behind that it is to be put.
 
 /// Bytes of the header.
 pub const VNET_BYTES: usize = 10;
@@ -58,7 +60,9 @@ impl VnetHeader {
     pub fn bytes(&self) -> [u8; VNET_BYTES] {
         let mut bytes = [0; VNET_BYTES];
         (bytes[0], bytes[1]) = (self.flags, self.gso_type);
-        for (at, word) in [(2, self.hdr_len), (4, self.gso_size), (6, self.csum_start), (8, self.csum_offset)] {
+        for (at, word) in
+            [(2, self.hdr_len), (4, self.gso_size), (6, self.csum_start), (8, self.csum_offset)]
+        {
             bytes[at..at + 2].copy_from_slice(&word.to_ne_bytes());
         }
         bytes

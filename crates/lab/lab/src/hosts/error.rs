@@ -34,7 +34,9 @@ pub enum Error {
         error: io::Error,
     },
     /// The lab stands already, and its owner lives.
-    #[error("lab {lab} stands already, made by process {owner}: end that, or run `sprat lab down {lab}`")]
+    #[error(
+        "lab {lab} stands already, made by process {owner}: end that, or run `sprat lab down {lab}`"
+    )]
     Stands {
         /// Its name.
         lab: String,
@@ -64,7 +66,9 @@ pub enum Error {
         why: String,
     },
     /// The owner of a lab does not end it.
-    #[error("process {owner} does not take lab {lab} down; kill it, then run `sprat lab down {lab}` again")]
+    #[error(
+        "process {owner} does not take lab {lab} down; kill it, then run `sprat lab down {lab}` again"
+    )]
     Stuck {
         /// The lab.
         lab: String,

@@ -8,16 +8,23 @@ use super::{Error, Host, Interface, MAX_HOSTS, Plan, kernel, privilege, within};
 use std::fs::File;
 use std::os::fd::AsFd as _;
 
-/// Makes a host in a lab that stands without an owner ([`super::Standing::leave`]): a cable leads from its first interface to a new
-/// port, `port`, of the bridge of the host `switch`. It goes with the lab.
+/// Makes a host in a lab that stands without an owner ([`super::Standing::leave`]): a cable leads
+/// from its first interface to a new port, `port`, of the bridge of the host `switch`. It goes with
+/// the lab.
 ///
 /// # Errors
-/// No such lab, or it has an owner; the host is none that can be made; its name is taken; the kernel refuses. What was made by
-/// then is gone again.
+/// No such lab, or it has an owner; the host is none that can be made; its name is taken; the
+/// kernel refuses. What was made by then is gone again.
 ///
 /// # Panics
 /// When the host has no interface.
-pub fn join(lab: &str, dir: &StateDir, host: &Host, switch: (&str, &str), port: &Interface) -> Result<(), Error> {
+pub fn join(
+    lab: &str,
+    dir: &StateDir,
+    host: &Host,
+    switch: (&str, &str),
+    port: &Interface,
+) -> Result<(), Error> {
     let (switch, bridge) = switch;
     let first = host.interfaces.first().expect("a host that a cable leads to has an interface");
     Plan { name: lab.to_owned(), hosts: vec![host.clone()], cables: Vec::new() }.check()?;
@@ -26,9 +33,11 @@ pub fn join(lab: &str, dir: &StateDir, host: &Host, switch: (&str, &str), port: 
     let unknown = || Error::Unknown { lab: lab.to_owned(), path: dir.file(lab) };
     let mut state = dir.read(lab)?.ok_or_else(unknown)?;
     if state.namespace.len() == MAX_HOSTS {
-        return Err(Error::refused(format!("host.{}: join a lab of {MAX_HOSTS} hosts", host.name))(
-            std::io::Error::other("it is full"),
-        ));
+        return Err(
+            Error::refused(format!("host.{}: join a lab of {MAX_HOSTS} hosts", host.name))(
+                std::io::Error::other("it is full"),
+            ),
+        );
     }
     let there = open(&state, &format!("{lab}-{switch}")).ok_or_else(unknown)?;
     let name = format!("{lab}-{}", host.name);
@@ -41,7 +50,8 @@ pub fn join(lab: &str, dir: &StateDir, host: &Host, switch: (&str, &str), port: 
     if made.is_err() {
         let entry = state.namespace.pop();
         if let Some(inode) = entry.and_then(|entry| entry.inode) {
-            namespace::evict(inode).map_err(Error::refused(format!("empty the namespace {name}")))?;
+            namespace::evict(inode)
+                .map_err(Error::refused(format!("empty the namespace {name}")))?;
             namespace::remove(&name)?;
         }
         dir.write(&state)?;
@@ -76,14 +86,19 @@ fn make(
         links.add_route(route).map_err(refused("make its routes"))?;
     }
     let mut switch = Links::of(there).map_err(refused("open netlink at the switch"))?;
-    switch.configure(port).and_then(|()| switch.attach(bridge, port)).map_err(refused("make its cable a port"))
+    switch
+        .configure(port)
+        .and_then(|()| switch.attach(bridge, port))
+        .map_err(refused("make its cable a port"))
 }
 
 /// A namespace of a lab, if it is what was made.
 fn open(state: &State, name: &str) -> Option<File> {
     let entry = state.namespace.iter().find(|entry| entry.name == name)?;
     match namespace::find(name).ok()? {
-        Found::Namespace(inode) if Some(inode) == entry.inode => File::open(namespace::path(name)).ok(),
+        Found::Namespace(inode) if Some(inode) == entry.inode => {
+            File::open(namespace::path(name)).ok()
+        }
         _ => None,
     }
 }

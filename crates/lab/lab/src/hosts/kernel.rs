@@ -6,11 +6,12 @@ use std::{fs, io};
 /// TCP counters of the network namespace of the thread that reads them.
 const COUNTERS: &str = "/proc/thread-self/net/netstat";
 
-/// Counts how often all TCP connections together reached the second of the three sizes in `net.ipv4.tcp_mem`.
+/// Counts how often all TCP connections together reached the second of the three sizes in
+/// `net.ipv4.tcp_mem`.
 const SHORTAGES: &str = "TCPMemoryPressures";
 
-/// Sets the kernel up in the calling thread's namespace: large windows, no memory of earlier connections, addresses
-/// that can be used at once; then the plan's own settings.
+/// Sets the kernel up in the calling thread's namespace: large windows, no memory of earlier
+/// connections, addresses that can be used at once; then the plan's own settings.
 pub(super) fn set(host: &Host) -> Result<(), Error> {
     let windows = format!("4096 1048576 {WINDOW_BYTES}");
     let usual = [
@@ -20,20 +21,28 @@ pub(super) fn set(host: &Host) -> Result<(), Error> {
         ("ipv6.conf.default.accept_dad", "0"),
     ];
     let told = host.sysctls.iter().map(|(key, value)| (&key[..], &value[..]));
-    for (key, value) in usual.into_iter().filter(|(key, _)| !host.sysctls.contains_key(*key)).chain(told) {
+    for (key, value) in
+        usual.into_iter().filter(|(key, _)| !host.sysctls.contains_key(*key)).chain(told)
+    {
         let path = format!("/proc/sys/net/{}", key.replace('.', "/"));
         match fs::write(&path, value) {
             // A kernel without IPv6 has no use for its settings.
-            Err(error) if error.kind() == io::ErrorKind::NotFound && key == "ipv6.conf.default.accept_dad" => {}
+            Err(error)
+                if error.kind() == io::ErrorKind::NotFound
+                    && key == "ipv6.conf.default.accept_dad" => {}
             written => {
-                written.map_err(Error::refused(format!("host.{}: set net.{key} to {value:?}", host.name)))?;
+                written.map_err(Error::refused(format!(
+                    "host.{}: set net.{key} to {value:?}",
+                    host.name
+                )))?;
             }
         }
     }
     Ok(())
 }
 
-/// Returns how often connections of the calling thread's namespace found the kernel short of memory for TCP.
+/// Returns how often connections of the calling thread's namespace found the kernel short of memory
+/// for TCP.
 ///
 /// # Errors
 /// The counters cannot be read, or this kernel has none of that name.
@@ -42,7 +51,8 @@ pub(super) fn memory_shortages() -> io::Result<u64> {
         .ok_or_else(|| io::Error::other(format!("{COUNTERS} has no {SHORTAGES}")))
 }
 
-/// Finds a counter in pairs of lines: the first has names, the second their numbers in the same order.
+/// Finds a counter in pairs of lines: the first has names, the second their numbers in the same
+/// order.
 fn counter(text: &str, name: &str) -> Option<u64> {
     let lines: Vec<_> = text.lines().collect();
     lines.chunks_exact(2).find_map(|pair| {

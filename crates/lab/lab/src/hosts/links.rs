@@ -4,10 +4,13 @@ use super::plan::Route;
 use super::{Interface, within};
 use ipnet::IpNet;
 use netlink_packet_core::{
-    NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage,
+    NetlinkPayload,
 };
 use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage};
-use netlink_packet_route::link::{InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
+use netlink_packet_route::link::{
+    InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
+};
 use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
 };
@@ -18,14 +21,15 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::AsRawFd as _;
 
-/// Frames that may wait at an interface to be sent: a super-packet counts as one. The kernel's own choice, 1,000, is 4 ms of
-/// acknowledgements at 10 Gb/s.
+/// Frames that may wait at an interface to be sent: a super-packet counts as one. The kernel's own
+/// choice, 1,000, is 4 ms of acknowledgements at 10 Gb/s.
 const QUEUE_FRAMES: u32 = 10_000;
 
 /// Answers read before one request is given up.
 const MAX_ANSWERS: usize = 64;
 
-/// The interfaces of a namespace. The socket stays in the namespace in which it was made, whoever uses it.
+/// The interfaces of a namespace. The socket stays in the namespace in which it was made, whoever
+/// uses it.
 #[derive(Debug)]
 pub(crate) struct Links {
     socket: Socket,
@@ -64,10 +68,14 @@ impl Links {
         self.change(RouteNetlinkMessage::NewLink(link), NLM_F_CREATE | NLM_F_EXCL)
     }
 
-    /// Sets an interface up, with its MTU and its addresses, which are used at once: nobody else can have them.
+    /// Sets an interface up, with its MTU and its addresses, which are used at once: nobody else
+    /// can have them.
     pub(super) fn configure(&mut self, interface: &Interface) -> io::Result<()> {
         let index = self.index(&interface.name)?;
-        self.set_up(index, &[LinkAttribute::Mtu(interface.mtu), LinkAttribute::TxQueueLen(QUEUE_FRAMES)])?;
+        self.set_up(
+            index,
+            &[LinkAttribute::Mtu(interface.mtu), LinkAttribute::TxQueueLen(QUEUE_FRAMES)],
+        )?;
         interface.addresses.iter().try_for_each(|&address| self.add_address(index, address))
     }
 
@@ -152,7 +160,11 @@ impl Links {
     }
 
     /// Sends a request and reads its answer, which the kernel has made by the time it was sent.
-    fn ask(&mut self, message: RouteNetlinkMessage, flags: u16) -> io::Result<Option<RouteNetlinkMessage>> {
+    fn ask(
+        &mut self,
+        message: RouteNetlinkMessage,
+        flags: u16,
+    ) -> io::Result<Option<RouteNetlinkMessage>> {
         self.sequence = self.sequence.wrapping_add(1);
         let mut header = NetlinkHeader::default();
         header.flags = flags;
@@ -164,7 +176,8 @@ impl Links {
         self.socket.send(&bytes, 0)?;
         for _ in 0..MAX_ANSWERS {
             let (bytes, _) = self.socket.recv_from_full()?;
-            let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&bytes).map_err(io::Error::other)?;
+            let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&bytes)
+                .map_err(io::Error::other)?;
             if answer.header.sequence_number != self.sequence {
                 continue;
             }

@@ -1,11 +1,14 @@
-//! Network namespaces with names, as `ip netns` knows them: a file in `/run/netns` on which the namespace is mounted.
+//! Network namespaces with names, as `ip netns` knows them: a file in `/run/netns` on which the
+//! namespace is mounted.
 
 use super::Error;
 use crate::netns::{NAMES, on_a_thread};
 use nix::sched::{CloneFlags, unshare};
 use rustix::fs::{AtFlags, CWD, FlockOperation, StatxAttributes, StatxFlags, flock, statx};
 use rustix::io::Errno;
-use rustix::mount::{MountPropagationFlags, UnmountFlags, mount_bind, mount_bind_recursive, mount_change, unmount};
+use rustix::mount::{
+    MountPropagationFlags, UnmountFlags, mount_bind, mount_bind_recursive, mount_change, unmount,
+};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -39,12 +42,17 @@ pub(super) fn is_taken(name: &str) -> bool {
 ///
 /// # Errors
 /// [`Error::Taken`]: the name is another's. What the kernel, or `record`, refuses.
-pub(super) fn make(name: &str, record: impl FnOnce(u64) -> Result<(), Error> + Send) -> Result<File, Error> {
+pub(super) fn make(
+    name: &str,
+    record: impl FnOnce(u64) -> Result<(), Error> + Send,
+) -> Result<File, Error> {
     let path = path(name);
     let refused = || Error::refused(format!("make the namespace {name}"));
     make_folder().map_err(refused())?;
     match File::options().write(true).create_new(true).open(&path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(Error::Taken { path }),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            return Err(Error::Taken { path });
+        }
         file => drop(file.map_err(refused())?),
     }
     on_a_thread(|| {
@@ -57,9 +65,10 @@ pub(super) fn make(name: &str, record: impl FnOnce(u64) -> Result<(), Error> + S
     .map_err(refused())?
 }
 
-/// Makes the folder of names as the first `ip netns add` makes it: mounted on itself, and shared. Were it left a plain
-/// folder, that command would mount it on itself later, with every name in it; each would then be mounted twice, the
-/// lower mount out of reach, and could not be removed before the next boot.
+/// Makes the folder of names as the first `ip netns add` makes it: mounted on itself, and shared.
+/// Were it left a plain folder, that command would mount it on itself later, with every name in it;
+/// each would then be mounted twice, the lower mount out of reach, and could not be removed before
+/// the next boot.
 fn make_folder() -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o755).create(NAMES)?;
     let folder = File::open(NAMES)?;
@@ -129,24 +138,30 @@ pub(super) fn evict(inode: u64) -> io::Result<()> {
         let signal = if waited < GRACE { Signal::TERM } else { Signal::KILL };
         for pid in residents {
             let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else { continue };
-            // Looked at again under a handle that stays with the process: the number may be another's by now.
+            // Looked at again under a handle that stays with the process: the number may be
+            // another's by now.
             if lives_in(pid, inode) {
                 let _ = pidfd_send_signal(process, signal);
             }
         }
-        #[expect(clippy::disallowed_methods, reason = "a control thread that waits for processes to end")]
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "a control thread that waits for processes to end"
+        )]
         thread::sleep(GLANCE);
     }
 }
 
 fn residents(inode: u64) -> io::Result<Vec<Pid>> {
     let own = rustix::process::getpid();
-    let numbers = fs::read_dir("/proc")?.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let numbers =
+        fs::read_dir("/proc")?.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     let processes = numbers.filter_map(Pid::from_raw);
     Ok(processes.filter(|&pid| pid != own && lives_in(pid, inode)).collect())
 }
 
 fn lives_in(pid: Pid, inode: u64) -> bool {
     // Of a process that ended and was not waited for, there is nothing to see here.
-    fs::metadata(format!("/proc/{}/ns/net", pid.as_raw_nonzero())).is_ok_and(|file| file.ino() == inode)
+    fs::metadata(format!("/proc/{}/ns/net", pid.as_raw_nonzero()))
+        .is_ok_and(|file| file.ino() == inode)
 }

@@ -34,7 +34,8 @@ pub const MIN_MTU: u32 = 1_280;
 /// Largest MTU, in bytes: that of a TAP.
 pub const MAX_MTU: u32 = 65_521;
 
-/// Largest TCP window that a host may use unless it is told otherwise, in bytes: enough for 10 Gb/s at 400 ms, twice.
+/// Largest TCP window that a host may use unless it is told otherwise, in bytes: enough for 10 Gb/s
+/// at 400 ms, twice.
 pub const WINDOW_BYTES: u64 = 1 << 30;
 
 /// A lab.
@@ -61,7 +62,8 @@ pub struct Host {
     pub sysctls: BTreeMap<String, String>,
     /// What a shell is to run in it.
     pub run: Option<String>,
-    /// A bridge of this name, whose ports are all its interfaces: the host is a switch, of the kernel's own.
+    /// A bridge of this name, whose ports are all its interfaces: the host is a switch, of the
+    /// kernel's own.
     pub bridge: Option<String>,
 }
 
@@ -133,7 +135,9 @@ impl Plan {
         if !is_name(&self.name) {
             return at("name", format!("{:?} {NAME_RULE}", self.name));
         }
-        for (what, count, most) in [("hosts", self.hosts.len(), MAX_HOSTS), ("cables", self.cables.len(), MAX_CABLES)] {
+        for (what, count, most) in
+            [("hosts", self.hosts.len(), MAX_HOSTS), ("cables", self.cables.len(), MAX_CABLES)]
+        {
             if count > most {
                 return at(what, format!("{count} are too many; {most} are the limit"));
             }
@@ -152,14 +156,23 @@ impl Plan {
         }
         for (number, cable) in self.cables.iter().enumerate() {
             for end in &cable.ends {
-                let there = self.hosts.get(end.host).and_then(|host| host.interface(&end.interface));
+                let there =
+                    self.hosts.get(end.host).and_then(|host| host.interface(&end.interface));
                 if there.is_none() {
-                    return at(&format!("cable {number}"), format!("it ends in {}, which is not there", end.interface));
+                    return at(
+                        &format!("cable {number}"),
+                        format!("it ends in {}, which is not there", end.interface),
+                    );
                 }
             }
             let ends = self.cables.iter().flat_map(|cable| &cable.ends);
-            if let Some(twice) = cable.ends.iter().find(|end| ends.clone().filter(|other| other == end).count() > 1) {
-                return at(&format!("cable {number}"), format!("{} has another cable already", twice.interface));
+            if let Some(twice) =
+                cable.ends.iter().find(|end| ends.clone().filter(|other| other == end).count() > 1)
+            {
+                return at(
+                    &format!("cable {number}"),
+                    format!("{} has another cable already", twice.interface),
+                );
             }
         }
         Ok(())
@@ -193,20 +206,32 @@ impl Host {
                 return Err(format!("there are two interfaces {name}; rename one"));
             }
             if !(MIN_MTU..=MAX_MTU).contains(&interface.mtu) {
-                return Err(format!("an MTU of {} for {name}; use {MIN_MTU} to {MAX_MTU}", interface.mtu));
+                return Err(format!(
+                    "an MTU of {} for {name}; use {MIN_MTU} to {MAX_MTU}",
+                    interface.mtu
+                ));
             }
         }
         if let Some(bridge) = &self.bridge {
             if !is_interface(bridge) || self.interface(bridge).is_some() {
-                return Err(format!("{bridge:?} is no name for a bridge; {INTERFACE_RULE}, that no interface has"));
+                return Err(format!(
+                    "{bridge:?} is no name for a bridge; {INTERFACE_RULE}, that no interface has"
+                ));
             }
-            if let Some(interface) = self.interfaces.iter().find(|interface| !interface.addresses.is_empty()) {
-                return Err(format!("{} is a port of a bridge and has addresses; leave them away", interface.name));
+            if let Some(interface) =
+                self.interfaces.iter().find(|interface| !interface.addresses.is_empty())
+            {
+                return Err(format!(
+                    "{} is a port of a bridge and has addresses; leave them away",
+                    interface.name
+                ));
             }
         }
         for key in self.sysctls.keys() {
-            let plain =
-                |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+            let plain = |part: &str| {
+                !part.is_empty()
+                    && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+            };
             if !key.split('.').all(plain) {
                 return Err(format!(
                     "{key:?} is no sysctl; name it as behind `net.`, such as ipv4.tcp_no_metrics_save"
@@ -221,11 +246,15 @@ impl Host {
         let Route { to, via } = route;
         let mut near = self.interfaces.iter().flat_map(|interface| &interface.addresses);
         if to.addr().is_ipv4() != via.is_ipv4() {
-            return Err(format!("a route to {to} via {via}: one is IPv4 and one IPv6; use the same for both"));
+            return Err(format!(
+                "a route to {to} via {via}: one is IPv4 and one IPv6; use the same for both"
+            ));
         }
         match near.any(|address| address.contains(via)) {
             true => Ok(()),
-            false => Err(format!("no route to {via}: it is on no network of this host; name a neighbour's address")),
+            false => Err(format!(
+                "no route to {via}: it is on no network of this host; name a neighbour's address"
+            )),
         }
     }
 }
@@ -240,9 +269,13 @@ fn is_interface(name: &str) -> bool {
 pub(super) const NAME_RULE: &str =
     "is no name; use 1 to 32 of a-z, 0-9 and -, beginning and ending with a letter or digit";
 
-/// Whether labs and hosts can have this name: 1 to [`MAX_NAME`] of a-z, 0-9 and `-`, with no `-` at either end.
+/// Whether labs and hosts can have this name: 1 to [`MAX_NAME`] of a-z, 0-9 and `-`, with no `-` at
+/// either end.
 #[must_use]
 pub fn is_name(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    (1..=MAX_NAME).contains(&name.len()) && name.bytes().all(plain) && !name.starts_with('-') && !name.ends_with('-')
+    (1..=MAX_NAME).contains(&name.len())
+        && name.bytes().all(plain)
+        && !name.starts_with('-')
+        && !name.ends_with('-')
 }

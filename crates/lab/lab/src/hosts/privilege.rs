@@ -36,7 +36,10 @@ mod tests {
 
     #[test]
     fn names_what_is_missing_and_nothing_else() {
-        assert_eq!(lacking(CapabilitySet::NET_ADMIN | CapabilitySet::SYS_ADMIN), Vec::<&str>::new());
+        assert_eq!(
+            lacking(CapabilitySet::NET_ADMIN | CapabilitySet::SYS_ADMIN),
+            Vec::<&str>::new()
+        );
         assert!(lacking(CapabilitySet::NET_ADMIN)[0].starts_with("CAP_SYS_ADMIN"));
         assert_eq!(lacking(CapabilitySet::empty()).len(), 2);
     }

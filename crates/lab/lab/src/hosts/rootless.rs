@@ -1,7 +1,8 @@
 //! A lab of a user who is not root: in a user namespace of its own, in which that user is.
 //!
-//! With it come a network namespace, so that nothing is of the machine's network, and a mount namespace, in which `/run/netns` is
-//! empty and ours. All three go with the process and what runs in it.
+//! With it come a network namespace, so that nothing is of the machine's network, and a mount
+//! namespace, in which `/run/netns` is empty and ours. All three go with the process and what runs
+//! in it.
 
 use super::namespace;
 use super::privilege::missing;
@@ -9,7 +10,8 @@ use super::{Error, StateDir};
 use crate::netns::NAMES;
 use nix::sched::{CloneFlags, unshare};
 use rustix::mount::{
-    MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind_recursive, mount_change, unmount,
+    MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind_recursive, mount_change,
+    unmount,
 };
 use rustix::process::{getegid, geteuid};
 use std::fs::{self, DirBuilder, File};
@@ -20,8 +22,9 @@ use std::path::Path;
 /// Where a system keeps what is of this run of it; the folder of the names of namespaces is in it.
 const RUN: &str = "/run";
 
-/// Moves this process into namespaces of its own if it lacks the rights to make hosts, and says whether it did. [`StateDir::usual`] stays
-/// what it was before. Call it before there are other threads: the kernel refuses it to a process that has some.
+/// Moves this process into namespaces of its own if it lacks the rights to make hosts, and says
+/// whether it did. [`StateDir::usual`] stays what it was before. Call it before there are other
+/// threads: the kernel refuses it to a process that has some.
 ///
 /// # Errors
 /// The kernel lets this user have none, or gives no rights in them.
@@ -42,7 +45,8 @@ pub fn enter_own() -> Result<bool, Error> {
     // Whoever may not set groups may map its own.
     fs::write("/proc/self/setgroups", "deny").map_err(own("giving up groups"))?;
     fs::write("/proc/self/uid_map", format!("0 {user} 1")).map_err(own("becoming root in them"))?;
-    fs::write("/proc/self/gid_map", format!("0 {group} 1")).map_err(own("becoming root in them"))?;
+    fs::write("/proc/self/gid_map", format!("0 {group} 1"))
+        .map_err(own("becoming root in them"))?;
     own_names().map_err(own("mounting /run/netns in them"))?;
     Ok(true)
 }

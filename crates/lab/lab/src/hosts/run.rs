@@ -1,7 +1,10 @@
-//! Commands that run in hosts: their output line by line, how they ended, and that none is left behind.
+//! Commands that run in hosts: their output line by line, how they ended, and that none is left
+//! behind.
 
 use super::{Error, Standing, within};
-use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open, waitid};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open, waitid,
+};
 use std::io::{BufRead as _, BufReader, Read};
 use std::os::fd::AsFd as _;
 use std::os::unix::process::CommandExt as _;
@@ -16,7 +19,8 @@ pub const MAX_LINE: u64 = 64 * 1024;
 /// Lines that may wait to be taken; beyond that the commands wait.
 const QUEUE_LINES: usize = 256;
 
-/// How long the end of a command is held back for its last lines: what it left in the background may keep its output open for ever.
+/// How long the end of a command is held back for its last lines: what it left in the background
+/// may keep its output open for ever.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// How long commands have to end when they are asked to.
@@ -52,7 +56,8 @@ pub enum Event {
         /// What.
         text: Vec<u8>,
     },
-    /// A command ended, and its lines have come. Those of what it left in the background may come yet.
+    /// A command ended, and its lines have come. Those of what it left in the background may come
+    /// yet.
     Ended {
         /// Number of the job.
         job: usize,
@@ -72,7 +77,8 @@ pub struct Commands {
 #[derive(Debug)]
 struct Running {
     child: Child,
-    /// How and when it ended, once that was seen; told when its output has ended too, or has had its time.
+    /// How and when it ended, once that was seen; told when its output has ended too, or has had
+    /// its time.
     ended: Option<(ExitStatus, Instant)>,
     /// How it ended, once that was told.
     status: Option<ExitStatus>,
@@ -88,9 +94,10 @@ enum Heard {
 }
 
 impl Commands {
-    /// Starts commands, each in its host, with nothing to read and a process group of its own. They find the names of
-    /// lab and host in `SPRAT_LAB` and `SPRAT_HOST`, and the first address of every host in variables like `LEFT_V4` and
-    /// `LEFT_V6` (its name in capitals, `_` for `-`).
+    /// Starts commands, each in its host, with nothing to read and a process group of its own. They
+    /// find the names of lab and host in `SPRAT_LAB` and `SPRAT_HOST`, and the first address of
+    /// every host in variables like `LEFT_V4` and `LEFT_V6` (its name in capitals, `_` for
+    /// `-`).
     ///
     /// # Errors
     /// One cannot be started; the others are ended again.
@@ -101,12 +108,23 @@ impl Commands {
             let plan = standing.plan();
             let name = &plan.hosts[job.host].name;
             let mut command = Command::new("sh");
-            command.arg("-c").arg(&job.command).env("SPRAT_LAB", &plan.name).env("SPRAT_HOST", name);
+            command
+                .arg("-c")
+                .arg(&job.command)
+                .env("SPRAT_LAB", &plan.name)
+                .env("SPRAT_HOST", name);
             command.envs(addresses(standing));
-            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-            let started = within(standing.namespace(job.host).as_fd(), || command.spawn()).and_then(|started| started);
+            command
+                .stdin(Stdio::null())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .process_group(0);
+            let started = within(standing.namespace(job.host).as_fd(), || command.spawn())
+                .and_then(|started| started);
             let child = started.map_err(Error::refused(format!("host.{name}: start sh")))?;
-            commands.follow(child, &sender).map_err(Error::refused(format!("host.{name}: follow its command")))?;
+            commands
+                .follow(child, &sender)
+                .map_err(Error::refused(format!("host.{name}: follow its command")))?;
         }
         Ok(commands)
     }
@@ -122,24 +140,31 @@ impl Commands {
             let until = held.filter_map(|running| Some(running.ended?.1 + LAST_WORDS)).min();
             let until = until.map_or(deadline, |until| until.min(deadline));
             match self.events.recv_timeout(until.saturating_duration_since(Instant::now())) {
-                Ok(Heard::Line(job, stream, text)) => return Some(Event::Line { job, stream, text }),
+                Ok(Heard::Line(job, stream, text)) => {
+                    return Some(Event::Line { job, stream, text });
+                }
                 Ok(Heard::Closed(job)) => self.running[job].pending -= 1,
                 Ok(Heard::Dead(job)) => {
                     let running = &mut self.running[job];
                     running.pending -= 1;
-                    // Others of its group may live on, until the end: the number has to stay taken till then, so it is
-                    // asked how it ended, and not yet waited for.
-                    running.ended = status_of(&running.child).map(|status| (status, Instant::now()));
+                    // Others of its group may live on, until the end: the number has to stay taken
+                    // till then, so it is asked how it ended, and not yet
+                    // waited for.
+                    running.ended =
+                        status_of(&running.child).map(|status| (status, Instant::now()));
                 }
                 Err(RecvTimeoutError::Timeout) if Instant::now() < deadline => {}
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return self.tell_ended(),
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
+                    return self.tell_ended();
+                }
             }
         }
     }
 
     /// The end of a command that ended and has said its last, or has had the time for it.
     fn tell_ended(&mut self) -> Option<Event> {
-        let mut running = self.running.iter_mut().enumerate().filter(|(_, running)| running.status.is_none());
+        let mut running =
+            self.running.iter_mut().enumerate().filter(|(_, running)| running.status.is_none());
         running.find_map(|(job, running)| {
             let (status, at) = running.ended?;
             if running.pending > 0 && at.elapsed() < LAST_WORDS {
@@ -172,7 +197,10 @@ impl Commands {
         let handle = handle?;
         let dead = sender.clone();
         self.threads.push(thread::Builder::new().spawn(move || {
-            let _ = waitid(WaitId::PidFd(handle.as_fd()), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
+            let _ = waitid(
+                WaitId::PidFd(handle.as_fd()),
+                WaitIdOptions::EXITED | WaitIdOptions::NOWAIT,
+            );
             let _ = dead.send(Heard::Dead(job));
         })?);
         if let Some(output) = output {
@@ -208,13 +236,16 @@ impl Commands {
 }
 
 impl Drop for Commands {
-    /// Asks every group of processes to end, then kills it. Processes that left their group are ended with the namespace.
+    /// Asks every group of processes to end, then kills it. Processes that left their group are
+    /// ended with the namespace.
     fn drop(&mut self) {
         for running in &self.running {
             let _ = kill_process_group(pid(&running.child), Signal::TERM);
         }
         let begun = Instant::now();
-        while begun.elapsed() < GRACE && self.running.iter().any(|running| status_of(&running.child).is_none()) {
+        while begun.elapsed() < GRACE
+            && self.running.iter().any(|running| status_of(&running.child).is_none())
+        {
             // Taking what they still write, or they could not end.
             let _ = self.next(Duration::from_millis(10));
         }
@@ -222,7 +253,8 @@ impl Drop for Commands {
             let _ = kill_process_group(pid(&running.child), Signal::KILL);
             let _ = running.child.wait();
         }
-        // Threads that read for those who left their group end when these do; nobody waits for them here.
+        // Threads that read for those who left their group end when these do; nobody waits for them
+        // here.
     }
 }
 
@@ -248,8 +280,12 @@ fn addresses(standing: &Standing) -> Vec<(String, String)> {
     let mut variables = Vec::new();
     for host in &standing.plan().hosts {
         let name = host.name.to_ascii_uppercase().replace('-', "_");
-        let all = || host.interfaces.iter().flat_map(|interface| &interface.addresses).map(|net| net.addr());
-        for (family, first) in [("V4", all().find(|ip| ip.is_ipv4())), ("V6", all().find(|ip| ip.is_ipv6()))] {
+        let all = || {
+            host.interfaces.iter().flat_map(|interface| &interface.addresses).map(|net| net.addr())
+        };
+        for (family, first) in
+            [("V4", all().find(|ip| ip.is_ipv4())), ("V6", all().find(|ip| ip.is_ipv6()))]
+        {
             variables.extend(first.map(|ip| (format!("{name}_{family}"), ip.to_string())));
         }
     }

@@ -41,12 +41,12 @@ pub struct Left {
 }
 
 impl Standing {
-    /// Makes the hosts of a plan, with the settings of their kernels, and the cables. What a crash left of a lab of the same name
-    /// is removed before.
+    /// Makes the hosts of a plan, with the settings of their kernels, and the cables. What a crash
+    /// left of a lab of the same name is removed before.
     ///
     /// # Errors
-    /// The plan is unfit, rights are missing, the lab stands already, a name is taken, or the kernel refuses. What was made
-    /// by then is gone again.
+    /// The plan is unfit, rights are missing, the lab stands already, a name is taken, or the
+    /// kernel refuses. What was made by then is gone again.
     pub fn make(plan: Plan, dir: &StateDir) -> Result<Self, Error> {
         plan.check()?;
         privilege::check()?;
@@ -62,7 +62,8 @@ impl Standing {
         let state = State { lab: plan.name.clone(), owner: std::process::id(), namespace };
         dir.write(&state)?;
         let (namespaces, links) = (Vec::new(), Vec::new());
-        let mut standing = Self { plan, dir: dir.clone(), state, namespaces, links, lock: Some(lock) };
+        let mut standing =
+            Self { plan, dir: dir.clone(), state, namespaces, links, lock: Some(lock) };
         // If it fails, dropping takes down what is there.
         standing.make_namespaces()?;
         standing.make_cables()?;
@@ -84,8 +85,9 @@ impl Standing {
         &self.namespaces[host]
     }
 
-    /// Gives all interfaces their addresses and sets them up; then the routes. Those that no cable ends in have to be there by now:
-    /// opening them as TAPs, in the host's namespace, makes them.
+    /// Gives all interfaces their addresses and sets them up; then the routes. Those that no cable
+    /// ends in have to be there by now: opening them as TAPs, in the host's namespace, makes
+    /// them.
     ///
     /// # Errors
     /// An interface is not there, or the kernel refuses.
@@ -97,25 +99,33 @@ impl Standing {
                 links.configure(interface).map_err(refused(what))?;
             }
             if let Some(bridge) = &host.bridge {
-                links.bridge(bridge, &host.interfaces).map_err(refused(format!("make bridge {bridge}")))?;
+                links
+                    .bridge(bridge, &host.interfaces)
+                    .map_err(refused(format!("make bridge {bridge}")))?;
             }
             for route in &host.routes {
-                links.add_route(route).map_err(refused(format!("route to {} via {}", route.to, route.via)))?;
+                links
+                    .add_route(route)
+                    .map_err(refused(format!("route to {} via {}", route.to, route.via)))?;
             }
         }
         Ok(())
     }
 
-    /// Returns how often connections of hosts have found the kernel short of memory for TCP (`net.ipv4.tcp_mem`) since
-    /// the lab was made. The kernel then cuts the windows of all connections and drops segments that receivers hold out
-    /// of order: flows are slower than the lab's lines.
+    /// Returns how often connections of hosts have found the kernel short of memory for TCP
+    /// (`net.ipv4.tcp_mem`) since the lab was made. The kernel then cuts the windows of all
+    /// connections and drops segments that receivers hold out of order: flows are slower than
+    /// the lab's lines.
     ///
     /// # Errors
     /// The kernel's counters cannot be read.
     pub fn memory_shortages(&self) -> Result<u64, Error> {
         let of = |(host, namespace): (&Host, &File)| {
-            let refused = || Error::refused(format!("host.{}: read its counters of TCP", host.name));
-            within(namespace, kernel::memory_shortages).and_then(|counted| counted).map_err(refused())
+            let refused =
+                || Error::refused(format!("host.{}: read its counters of TCP", host.name));
+            within(namespace, kernel::memory_shortages)
+                .and_then(|counted| counted)
+                .map_err(refused())
         };
         self.plan.hosts.iter().zip(&self.namespaces).map(of).sum()
     }
@@ -123,12 +133,14 @@ impl Standing {
     /// Ends all that runs in the hosts, and removes them.
     ///
     /// # Errors
-    /// Processes do not end, or the kernel refuses; the state file stays, and `down` can be tried again.
+    /// Processes do not end, or the kernel refuses; the state file stays, and `down` can be tried
+    /// again.
     pub fn down(mut self) -> Result<Vec<Left>, Error> {
         self.lower()
     }
 
-    /// Leaves it standing without an owner, until [`down`] takes it down by its name; whatever runs in it goes on.
+    /// Leaves it standing without an owner, until [`down`] takes it down by its name; whatever runs
+    /// in it goes on.
     pub fn leave(mut self) {
         self.lock = None;
     }
@@ -147,7 +159,8 @@ impl Standing {
             let namespace = made?;
             let host = &self.plan.hosts[number];
             let refused = |what| Error::refused(format!("host.{}: {what}", host.name));
-            within(namespace.as_fd(), || kernel::set(host)).map_err(refused("enter its namespace"))??;
+            within(namespace.as_fd(), || kernel::set(host))
+                .map_err(refused("enter its namespace"))??;
             let mut links = Links::of(&namespace).map_err(refused("open netlink"))?;
             links.loopback().map_err(refused("set up lo"))?;
             self.links.push(links);
@@ -160,7 +173,9 @@ impl Standing {
         for Cable { ends: [one, other] } in &self.plan.cables {
             let what = format!("make the cable from {} to {}", one.interface, other.interface);
             let there = &self.namespaces[other.host];
-            self.links[one.host].pair(&one.interface, &other.interface, there).map_err(Error::refused(what))?;
+            self.links[one.host]
+                .pair(&one.interface, &other.interface, there)
+                .map_err(Error::refused(what))?;
         }
         Ok(())
     }
@@ -210,7 +225,10 @@ pub fn down(lab: &str, dir: &StateDir) -> Result<Vec<Left>, Error> {
         if begun.elapsed() > OWNER_PATIENCE {
             return Err(Error::Stuck { lab: lab.to_owned(), owner: owner.unwrap_or_default() });
         }
-        #[expect(clippy::disallowed_methods, reason = "a control thread that waits for another process")]
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "a control thread that waits for another process"
+        )]
         thread::sleep(GLANCE);
     };
     match dir.read(lab)? {
@@ -223,13 +241,17 @@ pub fn down(lab: &str, dir: &StateDir) -> Result<Vec<Left>, Error> {
     }
 }
 
-/// Takes a lock that may just be passing: a process that is being started has the files of its parent for a moment.
+/// Takes a lock that may just be passing: a process that is being started has the files of its
+/// parent for a moment.
 pub(super) fn lock_soon(dir: &StateDir, lab: &str) -> Result<Option<Lock>, Error> {
     for _ in 0..LOCK_TRIES {
         if let Some(lock) = dir.lock(lab)? {
             return Ok(Some(lock));
         }
-        #[expect(clippy::disallowed_methods, reason = "a control thread that waits for another process")]
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "a control thread that waits for another process"
+        )]
         thread::sleep(GLANCE);
     }
     dir.lock(lab)
@@ -238,7 +260,9 @@ pub(super) fn lock_soon(dir: &StateDir, lab: &str) -> Result<Option<Lock>, Error
 /// Sends the owner of a lab the signal that ends it.
 fn end(dir: &StateDir, lab: &str, owner: Option<u32>) {
     let pid = owner.and_then(|owner| Pid::from_raw(i32::try_from(owner).ok()?));
-    let Some(process) = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()) else { return };
+    let Some(process) = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()) else {
+        return;
+    };
     // Only a process that has the lock, looked at again under a handle that stays with it.
     if holder(dir, lab) == owner {
         let _ = pidfd_send_signal(process, Signal::TERM);
@@ -268,16 +292,19 @@ fn take_down(dir: &StateDir, state: &State) -> Result<Vec<Left>, Error> {
     // Those without a name yet, or no more, can have processes too.
     for Entry { name, inode } in &state.namespace {
         if let Some(inode) = *inode {
-            namespace::evict(inode).map_err(Error::refused(format!("empty the namespace {name}")))?;
+            namespace::evict(inode)
+                .map_err(Error::refused(format!("empty the namespace {name}")))?;
         }
-        let found = namespace::find(name).map_err(Error::refused(format!("look at the namespace {name}")))?;
+        let found = namespace::find(name)
+            .map_err(Error::refused(format!("look at the namespace {name}")))?;
         match found {
             Found::Nothing => {}
             Found::Namespace(number) if Some(number) == *inode => namespace::remove(name)?,
             Found::Bare => namespace::remove(name)?,
-            Found::Namespace(_) => {
-                left.push(Left { path: namespace::path(name), why: "another namespace, made by others" })
-            }
+            Found::Namespace(_) => left.push(Left {
+                path: namespace::path(name),
+                why: "another namespace, made by others",
+            }),
             Found::Other => left.push(Left { path: namespace::path(name), why: "no namespace" }),
         }
     }

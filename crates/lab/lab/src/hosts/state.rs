@@ -1,9 +1,10 @@
 //! The state file of a lab: what was made, or was about to be, when its owner was last heard of.
 //!
-//! `NAME.toml` names the owner and every namespace. It is written before anything is made, and again with each
-//! namespace's number (the inode by which the kernel knows it) before that gets its name, so that what stands under
-//! the name later can be told from what another put there. `NAME.lock` is held while the owner lives:
-//! the kernel lets go of it whichever way the owner ends.
+//! `NAME.toml` names the owner and every namespace. It is written before anything is made, and
+//! again with each namespace's number (the inode by which the kernel knows it) before that gets its
+//! name, so that what stands under the name later can be told from what another put there.
+//! `NAME.lock` is held while the owner lives: the kernel lets go of it whichever way the owner
+//! ends.
 
 use super::plan::{MAX_HOSTS, NAME_RULE};
 use super::{Error, is_name};
@@ -68,14 +69,16 @@ pub(super) struct Entry {
 pub(super) struct Lock(#[expect(dead_code, reason = "holds the lock until it is dropped")] File);
 
 impl StateDir {
-    /// The usual place: `/run/sprat/lab` for root, for others below `$XDG_RUNTIME_DIR`, or where there is none below
-    /// `~/.local/state`.
+    /// The usual place: `/run/sprat/lab` for root, for others below `$XDG_RUNTIME_DIR`, or where
+    /// there is none below `~/.local/state`.
     #[must_use]
     pub fn usual() -> Self {
         if let Some(kept) = KEPT.get() {
             return Self(kept.clone());
         }
-        let of = |variable| std::env::var_os(variable).filter(|_| !geteuid().is_root()).map(PathBuf::from);
+        let of = |variable| {
+            std::env::var_os(variable).filter(|_| !geteuid().is_root()).map(PathBuf::from)
+        };
         let home = || of("HOME").map(|home| home.join(".local/state"));
         let place = of("XDG_RUNTIME_DIR").or_else(home).unwrap_or_else(|| PathBuf::from("/run"));
         Self(place.join("sprat/lab"))
@@ -111,7 +114,10 @@ impl StateDir {
         let mut labs = Vec::new();
         for entry in entries {
             let name = entry.map_err(reading())?.file_name();
-            let Some(name) = name.to_str().and_then(|name| name.strip_suffix(".toml")).filter(|name| is_name(name))
+            let Some(name) = name
+                .to_str()
+                .and_then(|name| name.strip_suffix(".toml"))
+                .filter(|name| is_name(name))
             else {
                 continue;
             };
@@ -137,7 +143,9 @@ impl StateDir {
         check_name(lab)?;
         let path = self.file(lab);
         let mut text = String::new();
-        match File::open(&path).and_then(|file| file.take(MAX_STATE_BYTES + 1).read_to_string(&mut text)) {
+        match File::open(&path)
+            .and_then(|file| file.take(MAX_STATE_BYTES + 1).read_to_string(&mut text))
+        {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             read => read.map_err(Error::refused(format!("read {}", path.display())))?,
         };
@@ -145,11 +153,20 @@ impl StateDir {
         if text.len() as u64 > MAX_STATE_BYTES {
             return Err(state(format!("longer than {MAX_STATE_BYTES} bytes")));
         }
-        let parsed: State = toml::from_str(&text).map_err(|error| state(error.to_string().trim_end().to_owned()))?;
+        let parsed: State = toml::from_str(&text)
+            .map_err(|error| state(error.to_string().trim_end().to_owned()))?;
         // Names become paths: only those that a lab can have.
-        let ours =
-            |entry: &Entry| entry.name.strip_prefix(lab).and_then(|rest| rest.strip_prefix('-')).is_some_and(is_name);
-        if parsed.lab != lab || parsed.namespace.len() > MAX_HOSTS || !parsed.namespace.iter().all(ours) {
+        let ours = |entry: &Entry| {
+            entry
+                .name
+                .strip_prefix(lab)
+                .and_then(|rest| rest.strip_prefix('-'))
+                .is_some_and(is_name)
+        };
+        if parsed.lab != lab
+            || parsed.namespace.len() > MAX_HOSTS
+            || !parsed.namespace.iter().all(ours)
+        {
             return Err(state("it names what is not this lab's".to_owned()));
         }
         Ok(Some(parsed))

@@ -1,7 +1,8 @@
 //! The transmitter's virtual clock.
 //!
-//! What leaves next begins when what left before has ended, or when it arrived if that is later, however late anybody looks:
-//! a loop that was asleep loses no rate. Nanoseconds are exact: what a transmission needs of a part of one is carried on.
+//! What leaves next begins when what left before has ended, or when it arrived if that is later,
+//! however late anybody looks: a loop that was asleep loses no rate. Nanoseconds are exact: what a
+//! transmission needs of a part of one is carried on.
 
 use super::settings::Rate;
 use crate::time::Time;
@@ -50,8 +51,10 @@ impl Clock {
     fn change_rate(&mut self, rate: Option<Rate>) {
         if rate != self.rate {
             let steps = |rate: Option<Rate>| rate.map_or(1, Rate::bits_per_second);
-            let fraction = u128::from(self.fraction) * u128::from(steps(rate)) / u128::from(steps(self.rate));
-            self.fraction = u64::try_from(fraction).expect("less than a nanosecond stays less than one");
+            let fraction =
+                u128::from(self.fraction) * u128::from(steps(rate)) / u128::from(steps(self.rate));
+            self.fraction =
+                u64::try_from(fraction).expect("less than a nanosecond stays less than one");
             self.rate = rate;
         }
     }

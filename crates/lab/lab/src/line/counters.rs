@@ -107,14 +107,16 @@ pub struct Counters {
     pub reordered: u64,
     /// Segments on the line: waiting and under way.
     pub on_line: u64,
-    /// Bytes on the wire that wait, or of which the last bit has not left the transmitter. Not what is under way.
+    /// Bytes on the wire that wait, or of which the last bit has not left the transmitter. Not
+    /// what is under way.
     pub queue: u64,
     /// Most that ever waited.
     pub queue_max: u64,
     /// The flows that are told apart now, at most [`MAX_FLOWS`](super::MAX_FLOWS).
     #[serde(with = "named")]
     pub flows: Vec<(Flow, FlowCounters)>,
-    /// All others together: those that came when every place was taken, and those that were idle and gave theirs to another.
+    /// All others together: those that came when every place was taken, and those that were idle
+    /// and gave theirs to another.
     pub other_flows: FlowCounters,
     /// How often a flow gave its place to another.
     pub flows_forgotten: u64,
@@ -132,16 +134,24 @@ mod named {
         counters: FlowCounters,
     }
 
-    pub(super) fn serialize<S: Serializer>(flows: &[(Flow, FlowCounters)], serializer: S) -> Result<S::Ok, S::Error> {
-        serializer
-            .collect_seq(flows.iter().map(|(flow, counters)| Named { flow: flow.to_string(), counters: *counters }))
+    pub(super) fn serialize<S: Serializer>(
+        flows: &[(Flow, FlowCounters)],
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(
+            flows
+                .iter()
+                .map(|(flow, counters)| Named { flow: flow.to_string(), counters: *counters }),
+        )
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<Vec<(Flow, FlowCounters)>, D::Error> {
         let flows = Vec::<Named>::deserialize(deserializer)?.into_iter();
-        let flow = |Named { flow, counters }| Ok((flow.parse().map_err(serde::de::Error::custom)?, counters));
+        let flow = |Named { flow, counters }| {
+            Ok((flow.parse().map_err(serde::de::Error::custom)?, counters))
+        };
         flows.map(flow).collect()
     }
 }

@@ -1,9 +1,10 @@
 //! What becomes of each segment on a line, drawn from a seed.
 //!
-//! The seed is salted with the box, the line, the kind of mishap and the *stream* that a packet belongs to: the n-th segment of a
-//! stream meets the same fate in every run, whatever passes beside it. A stream is what goes from one address to another by a protocol, and
-//! by the lower of the two ports, which names the service; the other is a new one for every connection. What kernels send
-//! of their own accord, such as neighbour discovery, has streams of its own.
+//! The seed is salted with the box, the line, the kind of mishap and the *stream* that a packet
+//! belongs to: the n-th segment of a stream meets the same fate in every run, whatever passes
+//! beside it. A stream is what goes from one address to another by a protocol, and by the lower of
+//! the two ports, which names the service; the other is a new one for every connection. What
+//! kernels send of their own accord, such as neighbour discovery, has streams of its own.
 
 use super::settings::{Loss, Settings};
 use crate::chance::{Probability, salted};
@@ -42,8 +43,8 @@ impl Fate {
     }
 }
 
-/// The chance of one stream. Each kind of mishap has a sequence of its own, so that asking for one more does not change
-/// the others.
+/// The chance of one stream. Each kind of mishap has a sequence of its own, so that asking for one
+/// more does not change the others.
 #[derive(Clone, Debug)]
 struct Stream {
     loss: Chance,
@@ -75,7 +76,9 @@ impl Stream {
         let lost = match &settings.loss {
             Loss::None => false,
             Loss::Random(share) => share.happens(&mut self.loss),
-            Loss::Listed(numbers) => number.is_some_and(|number| numbers.binary_search(&number).is_ok()),
+            Loss::Listed(numbers) => {
+                number.is_some_and(|number| numbers.binary_search(&number).is_ok())
+            }
             Loss::Bursts(model) => {
                 let turn = if self.bad { model.to_good } else { model.to_bad };
                 self.bad ^= turn.happens(&mut self.loss);
@@ -122,7 +125,11 @@ impl Fates {
     }
 
     /// Draws the fates of the segments of `packet`, one after the other.
-    pub(super) fn of<'a>(&'a mut self, packet: &Packet, settings: &'a Settings) -> impl Iterator<Item = Fate> + 'a {
+    pub(super) fn of<'a>(
+        &'a mut self,
+        packet: &Packet,
+        settings: &'a Settings,
+    ) -> impl Iterator<Item = Fate> + 'a {
         let counts = !packet.is_housekeeping();
         let (stream, number) = self.stream(packet);
         std::iter::repeat_with(move || {
@@ -152,7 +159,8 @@ impl Fates {
     fn stream(&mut self, packet: &Packet) -> (&mut Stream, &mut u64) {
         let Self { seed, salt, streams, index, number } = self;
         let name = name_of(packet);
-        let name = if index.len() < MAX_STREAMS || index.contains_key(&name) { name } else { SHARED };
+        let name =
+            if index.len() < MAX_STREAMS || index.contains_key(&name) { name } else { SHARED };
         let at = *index.entry(name).or_insert_with(|| {
             streams.push(Stream::new(*seed, *salt, name));
             streams.len() - 1
@@ -168,7 +176,8 @@ fn name_of(packet: &Packet) -> u64 {
         IpAddr::V4(v4) => [u64::from(v4.to_bits()), 4],
         IpAddr::V6(v6) => {
             let bits = v6.to_bits();
-            [bits, bits >> 64].map(|word| u64::try_from(word & u128::from(u64::MAX)).expect("64 bits"))
+            [bits, bits >> 64]
+                .map(|word| u64::try_from(word & u128::from(u64::MAX)).expect("64 bits"))
         }
     };
     let ([a, b], [c, d]) = (words(source), words(destination));

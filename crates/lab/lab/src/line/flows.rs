@@ -1,4 +1,5 @@
-//! The flows that a line tells apart: what each has done, and where its packets wait when they wait by flow.
+//! The flows that a line tells apart: what each has done, and where its packets wait when they wait
+//! by flow.
 
 use super::clock::Clock;
 use super::counters::{FlowCounters, Traffic};
@@ -9,11 +10,13 @@ use crate::time::Time;
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-/// Most flows that a line tells apart at a time. One that comes when there are so many gets the place of one that is idle; while
-/// there is none, newcomers share one place, in queues and in counters.
+/// Most flows that a line tells apart at a time. One that comes when there are so many gets the
+/// place of one that is idle; while there is none, newcomers share one place, in queues and in
+/// counters.
 pub const MAX_FLOWS: usize = 1_024;
 
-/// How long nothing must have come of a flow before another gets its place: longer than any round trip here, or than ping pauses.
+/// How long nothing must have come of a flow before another gets its place: longer than any round
+/// trip here, or than ping pauses.
 pub const IDLE: Duration = Duration::from_secs(2);
 
 /// Places looked at for a newcomer before it shares; its next packet looks at the next ones.
@@ -68,11 +71,17 @@ impl Slot {
         self.queue.front().map(|packet| packet.frame().segments.wire_bytes_of(self.sent, overhead))
     }
 
-    /// Drops segments of the first packet whose transmission has not begun: so many that they are `bytes` on the wire, one at
-    /// least. Where only the first packet is left, which has begun, the last segments of that, but not the very last, with which it goes on.
-    /// Returns how many segments and bytes on the wire were dropped, and whether the packet is gone with them; `None`
-    /// where there was nothing to drop.
-    pub(super) fn cut(&mut self, bytes: u64, overhead: u16, memory: &mut Memory) -> Option<(u32, u64, bool)> {
+    /// Drops segments of the first packet whose transmission has not begun: so many that they are
+    /// `bytes` on the wire, one at least. Where only the first packet is left, which has begun,
+    /// the last segments of that, but not the very last, with which it goes on. Returns how
+    /// many segments and bytes on the wire were dropped, and whether the packet is gone with them;
+    /// `None` where there was nothing to drop.
+    pub(super) fn cut(
+        &mut self,
+        bytes: u64,
+        overhead: u16,
+        memory: &mut Memory,
+    ) -> Option<(u32, u64, bool)> {
         let begun = usize::from(self.sent > 0);
         let Some(packet) = self.queue.get(begun) else {
             let packet = self.queue.front_mut()?;
@@ -83,7 +92,11 @@ impl Slot {
                 return None;
             }
             packet.truncate(all.count - count, memory);
-            return Some((count, all.wire_bytes(overhead) - packet.frame().segments.wire_bytes(overhead), false));
+            return Some((
+                count,
+                all.wire_bytes(overhead) - packet.frame().segments.wire_bytes(overhead),
+                false,
+            ));
         };
         let all = packet.frame().segments;
         let count = all.filling(bytes, overhead);
@@ -104,7 +117,8 @@ impl Slot {
         }
     }
 
-    /// Whether another flow may have its place, for nothing is to come of this one that could be told from outside.
+    /// Whether another flow may have its place, for nothing is to come of this one that could be
+    /// told from outside.
     fn is_idle(&self, now: Time) -> bool {
         self.present == 0 && now.since(self.came) >= IDLE && self.clock.free_at() <= now
     }

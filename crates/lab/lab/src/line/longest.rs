@@ -1,11 +1,14 @@
-//! Which of the flows that wait has the most bytes: a binary heap whose entries can be changed in place.
+//! Which of the flows that wait has the most bytes: a binary heap whose entries can be changed in
+//! place.
 
 use super::flows::MAX_FLOWS;
 
-/// Queues by their length in bytes. Changing one costs O(log n), and nothing is allocated once as many flows have waited at a time.
+/// Queues by their length in bytes. Changing one costs O(log n), and nothing is allocated once as
+/// many flows have waited at a time.
 #[derive(Debug)]
 pub(super) struct Longest {
-    /// Length and slot of each queue that is not empty; no entry is smaller than its two children, `2i + 1` and `2i + 2`.
+    /// Length and slot of each queue that is not empty; no entry is smaller than its two children,
+    /// `2i + 1` and `2i + 2`.
     heap: Vec<(u64, u16)>,
     /// Index in `heap` of each slot that is in it.
     places: Vec<Option<u16>>,
@@ -65,8 +68,10 @@ impl Longest {
 
     fn sink(&mut self, mut at: usize) {
         let children = |at: usize| [2 * at + 1, 2 * at + 2];
-        while let Some(child) =
-            children(at).into_iter().filter(|&at| at < self.heap.len()).max_by_key(|&at| self.heap[at])
+        while let Some(child) = children(at)
+            .into_iter()
+            .filter(|&at| at < self.heap.len())
+            .max_by_key(|&at| self.heap[at])
             && self.heap[at] < self.heap[child]
         {
             self.heap.swap(at, child);

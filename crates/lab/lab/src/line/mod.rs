@@ -4,8 +4,8 @@
 //! push -> [loss, duplicates, corruption] -> [queue, buffer] -> [transmitter, rate] -> [delay, jitter] -> pop
 //! ```
 //!
-//! A line has no clock. Whoever owns it says when a packet arrives and asks which have come through by now. All times follow
-//! from those of arrival: asking late, or seldom, changes none of them.
+//! A line has no clock. Whoever owns it says when a packet arrives and asks which have come through
+//! by now. All times follow from those of arrival: asking late, or seldom, changes none of them.
 
 mod clock;
 mod counters;
@@ -31,8 +31,8 @@ use transit::Transit;
 pub use counters::{Counters, Drops, FlowCounters, Traffic};
 pub use flows::{IDLE, MAX_FLOWS};
 pub use settings::{
-    DEFAULT_BUFFER, Discipline, GilbertElliott, Loss, MAX_BUFFER, MAX_DELAY, MAX_LISTED, MAX_RATE, MIN_RATE, Rate,
-    Reorder, Settings, Timing,
+    DEFAULT_BUFFER, Discipline, GilbertElliott, Loss, MAX_BUFFER, MAX_DELAY, MAX_LISTED, MAX_RATE,
+    MIN_RATE, Rate, Reorder, Settings, Timing,
 };
 
 /// A line; see the module.
@@ -82,13 +82,15 @@ impl Line {
         &self.settings
     }
 
-    /// Has it do something else from now on. What has left, and what is being transmitted, keeps its time; what waits is under
-    /// the new rules, but for the buffer, which nobody is thrown out of. Nothing overtakes what is under way: after a shorter delay
-    /// packets come through no sooner than those before them.
+    /// Has it do something else from now on. What has left, and what is being transmitted, keeps
+    /// its time; what waits is under the new rules, but for the buffer, which nobody is thrown
+    /// out of. Nothing overtakes what is under way: after a shorter delay packets come through
+    /// no sooner than those before them.
     pub fn set(&mut self, settings: Settings, now: Time) {
         self.serve(now);
         self.fates.seed(settings.seed);
-        let again = settings.queue != self.settings.queue || settings.overhead != self.settings.overhead;
+        let again =
+            settings.queue != self.settings.queue || settings.overhead != self.settings.overhead;
         self.settings = settings;
         if again {
             self.queue.change(&self.settings, &mut self.flows);
@@ -96,7 +98,8 @@ impl Line {
         self.serve(now);
     }
 
-    /// Takes a packet that has arrived by now, at the time that it has; its way begins then. Times of calls must not go back.
+    /// Takes a packet that has arrived by now, at the time that it has; its way begins then. Times
+    /// of calls must not go back.
     pub fn push(&mut self, packet: Packet, now: Time, memory: &mut Memory) {
         self.serve(now);
         let slot = self.flows.find(packet.frame().flow, now);
@@ -144,7 +147,8 @@ impl Line {
         self.take_back(packet, |drops| &mut drops.memory);
     }
 
-    /// No packet comes through before this; none when nothing is on the line. Often the very time of the next.
+    /// No packet comes through before this; none when nothing is on the line. Often the very time
+    /// of the next.
     #[must_use]
     pub fn next(&self) -> Option<Time> {
         let waiting = self.queue.next_end(&self.clock, &self.settings, &self.flows);
@@ -170,10 +174,19 @@ impl Line {
         self.queue.bytes() + self.clock.unsent(now)
     }
 
-    /// Draws what becomes of the segments up to the first to which something happens, and of that one; gives back those behind.
-    fn befall(&mut self, slot: u16, mut packet: Packet, now: Time, memory: &mut Memory) -> Option<Packet> {
+    /// Draws what becomes of the segments up to the first to which something happens, and of that
+    /// one; gives back those behind.
+    fn befall(
+        &mut self,
+        slot: u16,
+        mut packet: Packet,
+        now: Time,
+        memory: &mut Memory,
+    ) -> Option<Packet> {
         let count = packet.count();
-        let struck = (0..count).zip(self.fates.of(&packet, &self.settings)).find(|(_, fate)| !fate.is_plain());
+        let struck = (0..count)
+            .zip(self.fates.of(&packet, &self.settings))
+            .find(|(_, fate)| !fate.is_plain());
         let Some((at, fate)) = struck else {
             self.admit(slot, packet, now, memory);
             return None;
@@ -224,7 +237,9 @@ impl Line {
     fn take_back(&mut self, packet: &Packet, reason: fn(&mut Drops) -> &mut u64) {
         let lost = traffic(packet);
         let flow = self.flows.counters(packet.slot);
-        for (left, drops) in [(&mut self.counters.left, &mut self.counters.drops), (&mut flow.left, &mut flow.drops)] {
+        for (left, drops) in
+            [(&mut self.counters.left, &mut self.counters.drops), (&mut flow.left, &mut flow.drops)]
+        {
             left.segments -= lost.segments;
             left.bytes -= lost.bytes;
             *reason(drops) += lost.segments;
@@ -248,7 +263,9 @@ impl Line {
                     self.admit_piece(slot, piece, now, memory);
                     packet = rest;
                 }
-                Err(packet) => return self.dropped(slot, packet, memory, |drops| &mut drops.memory),
+                Err(packet) => {
+                    return self.dropped(slot, packet, memory, |drops| &mut drops.memory);
+                }
             }
         }
         self.admit_piece(slot, packet, now, memory);
@@ -274,7 +291,8 @@ impl Line {
                 self.count_drops(slot, segments.count - fitting, |drops| &mut drops.buffer);
             }
         }
-        // After a change to a smaller buffer there may be more in it than it holds; that is not thrown out.
+        // After a change to a smaller buffer there may be more in it than it holds; that is not
+        // thrown out.
         let limit = self.settings.buffer.max(self.occupancy(now));
         self.flows.enters(slot);
         self.queue.push(slot, packet, &mut self.flows, &self.settings, now);
@@ -286,8 +304,9 @@ impl Line {
         flow.queue_max = flow.queue_max.max(flow.queue);
     }
 
-    /// Drops from the longest queue what is beyond `limit` after a packet of `newest` has come, and what takes the memory
-    /// that the next packet needs: which flow that is of cannot be seen before it is read.
+    /// Drops from the longest queue what is beyond `limit` after a packet of `newest` has come, and
+    /// what takes the memory that the next packet needs: which flow that is of cannot be seen
+    /// before it is read.
     fn make_room(&mut self, newest: u16, limit: u64, now: Time, memory: &mut Memory) {
         loop {
             let exhausted = memory.free() < MAX_CELLS;
@@ -310,7 +329,13 @@ impl Line {
         }
     }
 
-    fn dropped(&mut self, slot: u16, packet: Packet, memory: &mut Memory, reason: fn(&mut Drops) -> &mut u64) {
+    fn dropped(
+        &mut self,
+        slot: u16,
+        packet: Packet,
+        memory: &mut Memory,
+        reason: fn(&mut Drops) -> &mut u64,
+    ) {
         self.count_drops(slot, packet.count(), reason);
         packet.free(memory);
     }
@@ -322,15 +347,26 @@ impl Line {
 
     fn serve(&mut self, now: Time) {
         let Self { queue, clock, settings, flows, fates, transit, .. } = self;
-        queue.serve(now, clock, settings, flows, |packet, end| depart(packet, end, settings, fates, transit));
+        queue.serve(now, clock, settings, flows, |packet, end| {
+            depart(packet, end, settings, fates, transit)
+        });
     }
 }
 
 /// Sends a packet, whose last bit leaves at `end`, on its way.
-fn depart(packet: Packet, end: Time, settings: &Settings, fates: &mut Fates, transit: &mut Transit) {
+fn depart(
+    packet: Packet,
+    end: Time,
+    settings: &Settings,
+    fates: &mut Fates,
+    transit: &mut Transit,
+) {
     let mut due = end + settings.delay;
     if settings.jitter > Duration::ZERO {
-        due = due + Duration::from_nanos(fates.jitter(&packet).below(crate::time::nanos(settings.jitter) + 1));
+        due = due
+            + Duration::from_nanos(
+                fates.jitter(&packet).below(crate::time::nanos(settings.jitter) + 1),
+            );
     }
     match settings.reorder {
         Some(reorder) if packet.held => transit.hold(packet, due, reorder.by),

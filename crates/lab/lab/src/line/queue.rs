@@ -1,15 +1,18 @@
 //! What waits for the transmitter, and which segment is next.
 //!
-//! *Drop-tail* is one queue. The *harmonizer* has a queue for each flow and serves them by deficit round robin (Shreedhar and
-//! Varghese, 1995): in its turn a flow may send [`QUANTUM`] bytes, and what it does not use of them counts in its next turn. So flows
-//! get equal shares in bytes, whatever their frames' sizes. A flow that was idle meanwhile has saved its share of up to [`SAVING`],
-//! and sends up to [`BOOST`] quanta in a turn until it has spent that: shares are equal over a round trip, and a TCP that comes late, which
-//! sends its window in bursts, gets there in its slow start. The segments of a super-packet take turns as single frames do, and the
-//! packet goes on as one when the last of them has left, so nobody has to cut packets apart that the receiver's kernel would join again.
+//! *Drop-tail* is one queue. The *harmonizer* has a queue for each flow and serves them by deficit
+//! round robin (Shreedhar and Varghese, 1995): in its turn a flow may send [`QUANTUM`] bytes, and
+//! what it does not use of them counts in its next turn. So flows get equal shares in bytes,
+//! whatever their frames' sizes. A flow that was idle meanwhile has saved its share of up to
+//! [`SAVING`], and sends up to [`BOOST`] quanta in a turn until it has spent that: shares are equal
+//! over a round trip, and a TCP that comes late, which sends its window in bursts, gets there in
+//! its slow start. The segments of a super-packet take turns as single frames do, and the
+//! packet goes on as one when the last of them has left, so nobody has to cut packets apart that
+//! the receiver's kernel would join again.
 //!
-//! When the buffer is full, the harmonizer drops from the longest queue, in bytes (McKenney 1990; RFC 8290, 4.1.3): a flow that asks
-//! for less than its share loses nothing, whatever the others send. It drops from the head, so that a sender learns of it
-//! a queue's length earlier.
+//! When the buffer is full, the harmonizer drops from the longest queue, in bytes (McKenney 1990;
+//! RFC 8290, 4.1.3): a flow that asks for less than its share loses nothing, whatever the others
+//! send. It drops from the head, so that a sender learns of it a queue's length earlier.
 
 use super::clock::Clock;
 use super::flows::{Flows, Slot};
@@ -24,14 +27,17 @@ use std::time::Duration;
 /// What of a frame has to be in before it may leave by cut-through: its Ethernet header.
 const CUT_THROUGH_BYTES: u64 = ETHERNET_BYTES as u64;
 
-/// What cut-through needs of that which comes before the header on a wire: preamble and start of frame.
+/// What cut-through needs of that which comes before the header on a wire: preamble and start of
+/// frame.
 const PREAMBLE_BYTES: u64 = 8;
 
-/// Bytes on the wire that a flow may send in its turn: a full frame of Ethernet's usual 1,500 bytes.
+/// Bytes on the wire that a flow may send in its turn: a full frame of Ethernet's usual 1,500
+/// bytes.
 const QUANTUM: u64 = 1_500 + ETHERNET_BYTES as u64 + WIRE_OVERHEAD as u64;
 
-/// How many quanta a flow may send in a turn while it has credit: enough for the window of a TCP in slow start to pass within half a round trip,
-/// which is when CUBIC stops doubling it (HyStart), once that window is the flow's share of a pipe.
+/// How many quanta a flow may send in a turn while it has credit: enough for the window of a TCP in
+/// slow start to pass within half a round trip, which is when CUBIC stops doubling it (HyStart),
+/// once that window is the flow's share of a pipe.
 const BOOST: u64 = 8;
 
 /// Time for which an idle flow saves its share as credit: the longest round trip over two lines.
@@ -86,7 +92,14 @@ impl Queue {
     }
 
     /// Adds a packet at the end.
-    pub(super) fn push(&mut self, slot: u16, packet: Packet, flows: &mut Flows, settings: &Settings, now: Time) {
+    pub(super) fn push(
+        &mut self,
+        slot: u16,
+        packet: Packet,
+        flows: &mut Flows,
+        settings: &Settings,
+        now: Time,
+    ) {
         let wire = packet.frame().segments.wire_bytes(settings.overhead);
         let flow = flows.at_mut(slot);
         let idle_since = flow.idle_since.take();
@@ -94,14 +107,22 @@ impl Queue {
         if flow.queue.is_empty() && idle_since.is_none_or(|idle| idle < now) {
             flow.deficit = 0;
             if let (Some(idle), Some(rate)) = (idle_since, settings.rate) {
-                flow.credit += rate.bytes_in(now.since(idle).min(SAVING)) / (self.turns.len() as u64 + 1);
+                flow.credit +=
+                    rate.bytes_in(now.since(idle).min(SAVING)) / (self.turns.len() as u64 + 1);
             }
         }
         self.add(slot, packet, wire, flows, settings);
     }
 
     /// Adds a packet of which so many bytes on the wire have not left.
-    fn add(&mut self, slot: u16, packet: Packet, wire: u64, flows: &mut Flows, settings: &Settings) {
+    fn add(
+        &mut self,
+        slot: u16,
+        packet: Packet,
+        wire: u64,
+        flows: &mut Flows,
+        settings: &Settings,
+    ) {
         self.bytes += wire;
         self.segments += u64::from(packet.count());
         let flow = flows.at_mut(slot);
@@ -121,9 +142,11 @@ impl Queue {
         }
     }
 
-    /// Drops up to `bytes` from the head of the longest queue, by the harmonizer: at least one segment, and no more than makes that
-    /// queue as long as the next; with none, the first packet, for its memory. A packet whose transmission has begun is not dropped; if
-    /// the longest queue has nothing but the last segment of one, `newest` pays, which has a packet that has just come.
+    /// Drops up to `bytes` from the head of the longest queue, by the harmonizer: at least one
+    /// segment, and no more than makes that queue as long as the next; with none, the first
+    /// packet, for its memory. A packet whose transmission has begun is not dropped; if
+    /// the longest queue has nothing but the last segment of one, `newest` pays, which has a packet
+    /// that has just come.
     pub(super) fn shed(
         &mut self,
         bytes: Option<u64>,
@@ -137,7 +160,8 @@ impl Queue {
         let cut = |slot: u16, flows: &mut Flows, memory: &mut Memory| {
             flows.at_mut(slot).cut(bytes, overhead, memory).map(|cut| (slot, cut))
         };
-        let (slot, (segments, wire, packet)) = cut(longest, flows, memory).or_else(|| cut(newest, flows, memory))?;
+        let (slot, (segments, wire, packet)) =
+            cut(longest, flows, memory).or_else(|| cut(newest, flows, memory))?;
         if flows.at(slot).queue.is_empty() {
             self.turns.retain(|&other| other != slot);
         }
@@ -146,8 +170,8 @@ impl Queue {
         Some(Shed { slot, segments, packet })
     }
 
-    /// Begins the transmissions that begin by `now`, and hands over each packet whose last segment is among them, with the
-    /// time at which its last bit leaves.
+    /// Begins the transmissions that begin by `now`, and hands over each packet whose last segment
+    /// is among them, with the time at which its last bit leaves.
     pub(super) fn serve(
         &mut self,
         now: Time,
@@ -162,7 +186,8 @@ impl Queue {
             match self.discipline {
                 Discipline::DropTail => {
                     let (slot, packet) = self.one.pop_front().expect("it has a start");
-                    // Of the first of a flow, segments may have left in turn before packets waited in one queue.
+                    // Of the first of a flow, segments may have left in turn before packets waited
+                    // in one queue.
                     let sent = std::mem::take(&mut flows.at_mut(slot).sent);
                     let wire = remaining(packet.frame().segments, sent, settings.overhead);
                     let end = clock.transmit(start, wire, settings.rate);
@@ -210,7 +235,8 @@ impl Queue {
         self.turns.push_back(slot);
     }
 
-    /// Lets a flow send a quantum in its next turn, and more if it has credit: at most its share of [`SAVING`], as many as wait now.
+    /// Lets a flow send a quantum in its next turn, and more if it has credit: at most its share of
+    /// [`SAVING`], as many as wait now.
     fn grant(&self, flow: &mut Slot, settings: &Settings) {
         flow.deficit += QUANTUM;
         if flow.credit > 0 {
@@ -233,7 +259,12 @@ impl Queue {
     }
 
     /// No packet's last bit leaves before this; none when nothing waits.
-    pub(super) fn next_end(&self, clock: &Clock, settings: &Settings, flows: &Flows) -> Option<Time> {
+    pub(super) fn next_end(
+        &self,
+        clock: &Clock,
+        settings: &Settings,
+        flows: &Flows,
+    ) -> Option<Time> {
         let (_, start) = self.next_start(clock, settings, flows)?;
         let wire = match self.discipline {
             Discipline::DropTail => {
@@ -254,7 +285,12 @@ impl Queue {
     }
 
     /// Which of the turns is next (0 by drop-tail), and when its segment begins.
-    fn next_start(&self, clock: &Clock, settings: &Settings, flows: &Flows) -> Option<(usize, Time)> {
+    fn next_start(
+        &self,
+        clock: &Clock,
+        settings: &Settings,
+        flows: &Flows,
+    ) -> Option<(usize, Time)> {
         if self.discipline == Discipline::DropTail {
             let (_, packet) = self.one.front()?;
             return Some((0, clock.start(ready(packet, settings))));
@@ -262,7 +298,8 @@ impl Queue {
         let start_of = |&slot: &u16| {
             let flow = flows.at(slot);
             let ready = ready(flow.queue.front().expect("it has a turn"), settings);
-            let paced = if settings.flow_rate.is_some() { flow.clock.free_at() } else { Time::ZERO };
+            let paced =
+                if settings.flow_rate.is_some() { flow.clock.free_at() } else { Time::ZERO };
             clock.start(ready.max(paced))
         };
         let mut best: Option<(usize, Time)> = None;
@@ -278,7 +315,8 @@ impl Queue {
         best
     }
 
-    /// Lets what waits wait in another way, in the order in which it came. Segments that have left in turn stay gone.
+    /// Lets what waits wait in another way, in the order in which it came. Segments that have left
+    /// in turn stay gone.
     pub(super) fn change(&mut self, settings: &Settings, flows: &mut Flows) {
         let mut all: Vec<_> = self.one.drain(..).collect();
         for slot in self.turns.drain(..) {
@@ -303,7 +341,9 @@ impl Queue {
 
 /// When the transmission of a packet that has come may begin, or might have begun.
 fn ready(packet: &Packet, settings: &Settings) -> Time {
-    let (Timing::CutThrough, Some(rate)) = (settings.timing, settings.rate) else { return packet.arrived };
+    let (Timing::CutThrough, Some(rate)) = (settings.timing, settings.rate) else {
+        return packet.arrived;
+    };
     // Of a super-packet the last frame counts: those before it were in earlier.
     let segments = packet.frame().segments;
     let wire = segments.wire_bytes_of(segments.count - 1, settings.overhead);

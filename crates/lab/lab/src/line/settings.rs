@@ -60,7 +60,8 @@ pub enum Discipline {
     /// In one queue, whose end is cut off when the buffer is full.
     #[default]
     DropTail,
-    /// In a queue for each flow, served by deficit round robin; when the buffer is full, the longest queue is cut at its head.
+    /// In a queue for each flow, served by deficit round robin; when the buffer is full, the
+    /// longest queue is cut at its head.
     Harmonize,
 }
 
@@ -84,7 +85,8 @@ pub enum Loss {
     Random(Probability),
     /// In bursts, after Gilbert and Elliott: a good state and a bad one.
     Bursts(GilbertElliott),
-    /// Those with these numbers, counted from 1 from the first that came, without what kernels send of their own accord; sorted.
+    /// Those with these numbers, counted from 1 from the first that came, without what kernels send
+    /// of their own accord; sorted.
     Listed(Vec<u64>),
 }
 
@@ -117,23 +119,25 @@ pub struct Settings {
     pub delay: Duration,
     /// Rate of the transmitter; none: at once.
     pub rate: Option<Rate>,
-    /// Bytes on the wire that may wait, what is being transmitted included; beyond that arriving segments are dropped. Means
-    /// something only with a rate.
+    /// Bytes on the wire that may wait, what is being transmitted included; beyond that arriving
+    /// segments are dropped. Means something only with a rate.
     pub buffer: u64,
     /// How packets wait.
     pub queue: Discipline,
     /// Rate of each flow, where they wait in queues of their own.
     pub flow_rate: Option<Rate>,
-    /// Most segments that leave together: longer super-packets are cut as they arrive. Each cut costs memory for headers, and each piece
-    /// a system call. None: they stay whole.
+    /// Most segments that leave together: longer super-packets are cut as they arrive. Each cut
+    /// costs memory for headers, and each piece a system call. None: they stay whole.
     pub burst: Option<NonZeroU32>,
     /// When a frame may leave.
     pub timing: Timing,
-    /// What a frame needs on the wire besides its bytes; 0: the rate is of frames without check sequence, preamble and gap.
+    /// What a frame needs on the wire besides its bytes; 0: the rate is of frames without check
+    /// sequence, preamble and gap.
     pub overhead: u16,
     /// Which segments are lost.
     pub loss: Loss,
-    /// Segments are late by up to this, equally likely each; they stay in order. Up to [`MAX_DELAY`].
+    /// Segments are late by up to this, equally likely each; they stay in order. Up to
+    /// [`MAX_DELAY`].
     pub jitter: Duration,
     /// Segments that others overtake.
     pub reorder: Option<Reorder>,
@@ -167,8 +171,8 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Bytes on the wire that can be on this line at once: what waits, and what is under way. `assumed` is the rate where none is
-    /// set.
+    /// Bytes on the wire that can be on this line at once: what waits, and what is under way.
+    /// `assumed` is the rate where none is set.
     #[must_use]
     pub fn capacity(&self, assumed: Rate) -> u64 {
         let held = self.reorder.map_or(Duration::ZERO, |reorder| reorder.by);

@@ -19,7 +19,8 @@ pub(super) struct Transit {
 }
 
 impl Transit {
-    /// Takes a packet whose time is not before that of anyone who keeps the order; later if it has to be.
+    /// Takes a packet whose time is not before that of anyone who keeps the order; later if it has
+    /// to be.
     pub(super) fn push(&mut self, mut packet: Packet, due: Time) {
         self.segments += u64::from(packet.count());
         self.last_due = self.last_due.max(due);
@@ -27,7 +28,8 @@ impl Transit {
         self.ordered.push_back(packet);
     }
 
-    /// Takes a packet that those behind may overtake, for `by` after its time; it overtakes nobody itself.
+    /// Takes a packet that those behind may overtake, for `by` after its time; it overtakes nobody
+    /// itself.
     pub(super) fn hold(&mut self, mut packet: Packet, due: Time, by: Duration) {
         self.segments += u64::from(packet.count());
         self.number += 1;

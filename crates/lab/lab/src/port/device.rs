@@ -1,5 +1,5 @@
-//! Ports past the kernel: a device that DPDK drives, an interface by AF_XDP, or memory shared with another process. They carry
-//! single frames without virtio-net headers, as a wire does.
+//! Ports past the kernel: a device that DPDK drives, an interface by AF_XDP, or memory shared with
+//! another process. They carry single frames without virtio-net headers, as a wire does.
 
 use super::packet_socket::used;
 use super::{Kind, Port, PortError, sys};
@@ -49,15 +49,17 @@ impl DpdkSpec {
     /// The interface of the kernel's that it stands on, if it is of such a kind.
     fn interface(&self) -> Option<&str> {
         let mut arguments = self.device.split(',').skip(1);
-        self.name().starts_with("net_af_").then(|| arguments.find_map(|argument| argument.strip_prefix("iface=")))?
+        self.name()
+            .starts_with("net_af_")
+            .then(|| arguments.find_map(|argument| argument.strip_prefix("iface=")))?
     }
 }
 
 /// The namespace of the thread that asks.
 const NAMESPACE: &str = "/proc/thread-self/ns/net";
 
-/// A device that is closed where it was opened: DPDK then speaks of its interface by name and number, and in another namespace
-/// those are another's.
+/// A device that is closed where it was opened: DPDK then speaks of its interface by name and
+/// number, and in another namespace those are another's.
 #[derive(Debug)]
 pub(crate) struct Device {
     /// None when it is being closed.
@@ -82,13 +84,14 @@ impl DerefMut for Device {
 impl Drop for Device {
     fn drop(&mut self) {
         let raw = self.raw.take();
-        // Where there is no thread to be had, what it leaves at the interface is as after a crash: the next to open that
-        // clears it away.
+        // Where there is no thread to be had, what it leaves at the interface is as after a crash:
+        // the next to open that clears it away.
         let _ = netns::within(&self.home, move || drop(raw));
     }
 }
 
-/// Prepares for devices that are about to be opened: DPDK looks for those on buses once, when it starts.
+/// Prepares for devices that are about to be opened: DPDK looks for those on buses once, when it
+/// starts.
 ///
 /// # Errors
 /// What DPDK says of its start.
@@ -103,14 +106,16 @@ pub fn prepare<'a>(specs: impl Iterator<Item = &'a DpdkSpec>) -> Result<(), Port
 /// Somebody uses it, or what the kernel or DPDK says; a build without DPDK.
 pub fn open_xdp(spec: &XdpSpec) -> Result<Port, PortError> {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
-    let device = format!("net_af_xdp_lab{},iface={}", NUMBER.fetch_add(1, Ordering::Relaxed), spec.name);
+    let device =
+        format!("net_af_xdp_lab{},iface={}", NUMBER.fetch_add(1, Ordering::Relaxed), spec.name);
     open(&spec.name, &device, Some(&spec.name), (spec.netns.as_deref(), spec.mtu, spec.force))
 }
 
 /// Opens a device. An interface of the kernel's that it stands on is switched on.
 ///
 /// # Errors
-/// Somebody uses the interface below it, or what DPDK says; a build without DPDK, unless it is a memory interface.
+/// Somebody uses the interface below it, or what DPDK says; a build without DPDK, unless it is a
+/// memory interface.
 pub fn open_dpdk(spec: &DpdkSpec) -> Result<Port, PortError> {
     open(spec.name(), &spec.device, spec.interface(), (None, spec.mtu, spec.force))
 }
@@ -121,32 +126,46 @@ fn open(
     interface: Option<&str>,
     (netns, mtu, force): (Option<&str>, Option<u16>, bool),
 ) -> Result<Port, PortError> {
-    // Here, or DPDK's own threads would keep the interface's namespace for as long as the process lives.
-    start_devices(&[device.to_owned()]).map_err(|error| PortError::Device { port: name.to_owned(), error })?;
+    // Here, or DPDK's own threads would keep the interface's namespace for as long as the process
+    // lives.
+    start_devices(&[device.to_owned()])
+        .map_err(|error| PortError::Device { port: name.to_owned(), error })?;
     super::netns::within(name, netns, |_| {
         if let Some(interface) = interface {
-            let refused = |step| move |error: Errno| PortError::Refused { port: name.to_owned(), step, error };
+            let refused = |step| {
+                move |error: Errno| PortError::Refused { port: name.to_owned(), step, error }
+            };
             if !force && let Some(why) = used(interface) {
                 return Err(PortError::InUse { port: name.to_owned(), why });
             }
-            let control = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None);
+            let control =
+                socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None);
             sys::bring_up(control.map_err(refused("a socket to set it up with"))?, interface)
                 .map_err(refused("switching it on"))?;
         }
-        let device =
-            RawDevice::open(device, mtu).map_err(|error| PortError::Device { port: name.to_owned(), error })?;
+        let device = RawDevice::open(device, mtu)
+            .map_err(|error| PortError::Device { port: name.to_owned(), error })?;
         if let Some(socket) = device.socket() {
-            // What the kernel itself sends by the interface is none of what comes in. Packet sockets alone hear that.
+            // What the kernel itself sends by the interface is none of what comes in. Packet
+            // sockets alone hear that.
             let _ = sys::switch_on(socket, sys::PacketOption::IgnoreOutgoing);
         }
         let home = open_file(NAMESPACE, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
-        let home = home.map_err(|error| PortError::Refused { port: name.to_owned(), step: "its namespace", error })?;
+        let home = home.map_err(|error| PortError::Refused {
+            port: name.to_owned(),
+            step: "its namespace",
+            error,
+        })?;
         Ok(Port::new(name, Kind::Device(Box::new(Mutex::new(Device { raw: Some(device), home })))))
     })
 }
 
-/// Copies the next frame, behind an empty virtio-net header, into the slices; `AGAIN` when there is none.
-pub(super) fn receive(device: &mut RawDevice, slices: &mut [IoSliceMut<'_>]) -> Result<usize, Errno> {
+/// Copies the next frame, behind an empty virtio-net header, into the slices; `AGAIN` when there is
+/// none.
+pub(super) fn receive(
+    device: &mut RawDevice,
+    slices: &mut [IoSliceMut<'_>],
+) -> Result<usize, Errno> {
     let mut frame = device.receive().ok_or(Errno::AGAIN)?;
     let len = VNET_BYTES + frame.len();
     let mut header = VNET_BYTES;
@@ -166,7 +185,10 @@ pub(super) fn receive(device: &mut RawDevice, slices: &mut [IoSliceMut<'_>]) -> 
 
 /// Sends a single frame.
 pub(super) fn send(device: &mut RawDevice, packet: &Packet) -> bool {
-    assert!(packet.count() == 1 && !packet.vnet().needs_checksum(), "a device sends what is complete");
+    assert!(
+        packet.count() == 1 && !packet.vnet().needs_checksum(),
+        "a device sends what is complete"
+    );
     packet.gather_ethernet(|slices| device.send(slices))
 }
 

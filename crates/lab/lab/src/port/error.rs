@@ -16,7 +16,9 @@ pub enum PortError {
         error: Errno,
     },
     /// There is no such namespace.
-    #[error("port {port}: no network namespace {netns:?} ({error}); make it with: ip netns add {netns}")]
+    #[error(
+        "port {port}: no network namespace {netns:?} ({error}); make it with: ip netns add {netns}"
+    )]
     NoNamespace {
         /// Which port.
         port: String,
@@ -60,14 +62,18 @@ fn mend(error: Errno) -> &'static str {
         }
         Errno::NOENT => "; is the kernel's tun driver there (/dev/net/tun)?",
         Errno::BUSY => "; another process has it: give another name, or end that one",
-        Errno::INVAL => "; a name has 1 to 15 characters, and a TAP that exists must be one with virtio-net headers",
+        Errno::INVAL => {
+            "; a name has 1 to 15 characters, and a TAP that exists must be one with virtio-net headers"
+        }
         _ => "",
     }
 }
 
 fn mend_device(error: &std::io::Error) -> &'static str {
     match error.kind() {
-        std::io::ErrorKind::PermissionDenied => "; this needs root, or CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF",
+        std::io::ErrorKind::PermissionDenied => {
+            "; this needs root, or CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF"
+        }
         _ => "",
     }
 }

@@ -1,4 +1,5 @@
-//! Ports: where frames come from and go to, each with a virtio-net header before it, which is empty where a port knows none.
+//! Ports: where frames come from and go to, each with a virtio-net header before it, which is empty
+//! where a port knows none.
 
 mod device;
 mod error;
@@ -55,7 +56,8 @@ enum Kind {
     Packet(OwnedFd, AtomicU64),
     /// One of a pair of sockets.
     Pair(OwnedFd),
-    /// A device past the kernel. It is for one thread at a time; the engine sees to it that nobody ever waits here.
+    /// A device past the kernel. It is for one thread at a time; the engine sees to it that nobody
+    /// ever waits here.
     Device(Box<Mutex<Device>>),
 }
 
@@ -75,7 +77,8 @@ impl Port {
         Self { interface, ..self }
     }
 
-    /// The longest packet that its interface carries, in bytes above Ethernet; none where that is not known. It may change.
+    /// The longest packet that its interface carries, in bytes above Ethernet; none where that is
+    /// not known. It may change.
     pub(crate) fn mtu(&self) -> Option<u32> {
         let (socket, name) = self.interface.as_ref()?;
         sys::mtu(socket, name).ok()
@@ -98,8 +101,8 @@ impl Port {
         &self.name
     }
 
-    /// Reads a packet; none when none is there. It arrived when the kernel says that it did, if it does (a packet socket), otherwise when
-    /// `clock` says that it has been read.
+    /// Reads a packet; none when none is there. It arrived when the kernel says that it did, if it
+    /// does (a packet socket), otherwise when `clock` says that it has been read.
     ///
     /// # Errors
     /// The port is gone.
@@ -137,11 +140,14 @@ impl Port {
             }
             Ok(other) => Ok(Some(other)),
             Err(Errno::AGAIN | Errno::INTR) => Ok(None),
-            Err(error) => Err(PortError::Refused { port: self.name.clone(), step: "reading from it", error }),
+            Err(error) => {
+                Err(PortError::Refused { port: self.name.clone(), step: "reading from it", error })
+            }
         }
     }
 
-    /// Writes a packet: a single frame with all its checksums, if the port [is a device](Self::is_device).
+    /// Writes a packet: a single frame with all its checksums, if the port [is a
+    /// device](Self::is_device).
     #[must_use]
     pub fn send(&self, packet: &Packet) -> Sent {
         let sent = match &self.kind {
@@ -157,18 +163,22 @@ impl Port {
         }
     }
 
-    /// Does what a device has to have done often, whether there are packets or not: what was written leaves.
+    /// Does what a device has to have done often, whether there are packets or not: what was
+    /// written leaves.
     ///
     /// # Errors
     /// The port is gone.
     pub fn turn(&self) -> Result<(), PortError> {
         match &self.kind {
-            Kind::Device(device) => lock(device).turn().map_err(|error| device::gone(&self.name, error)),
+            Kind::Device(device) => {
+                lock(device).turn().map_err(|error| device::gone(&self.name, error))
+            }
             _ => Ok(()),
         }
     }
 
-    /// Whether it is a device past the kernel: it carries single frames, wants its [turns](Self::turn), and has one thread.
+    /// Whether it is a device past the kernel: it carries single frames, wants its
+    /// [turns](Self::turn), and has one thread.
     #[must_use]
     pub fn is_device(&self) -> bool {
         matches!(self.kind, Kind::Device(_))
@@ -190,8 +200,9 @@ impl Port {
         }
     }
 
-    /// Packets that the kernel, or a device, dropped on the way to the port, mostly because nobody had read those before. Counted
-    /// since the port was opened; 0 where there is no such count.
+    /// Packets that the kernel, or a device, dropped on the way to the port, mostly because nobody
+    /// had read those before. Counted since the port was opened; 0 where there is no such
+    /// count.
     #[must_use]
     pub fn dropped_by_kernel(&self) -> u64 {
         match &self.kind {
@@ -205,7 +216,8 @@ impl Port {
         }
     }
 
-    /// Frames that a device took and did not send: the other end had gone, or the kernel below refused them.
+    /// Frames that a device took and did not send: the other end had gone, or the kernel below
+    /// refused them.
     #[must_use]
     pub fn lost_by_device(&self) -> u64 {
         match &self.kind {

@@ -9,8 +9,8 @@ use std::path::PathBuf;
 /// What is there of this thread's own namespace, for as long as the file is open.
 const INTERFACES: &str = "/proc/thread-self/net/dev";
 
-/// Runs `inside` on a thread of its own, within the namespace of that name (or path, if it has a slash) or in ours, and hands it
-/// the list of the interfaces there.
+/// Runs `inside` on a thread of its own, within the namespace of that name (or path, if it has a
+/// slash) or in ours, and hands it the list of the interfaces there.
 pub(super) fn within<R: Send>(
     port: &str,
     netns: Option<&str>,
@@ -18,10 +18,23 @@ pub(super) fn within<R: Send>(
 ) -> Result<R, PortError> {
     let work = || {
         if let Some(netns) = netns {
-            let path = if netns.contains('/') { PathBuf::from(netns) } else { PathBuf::from(NAMES).join(netns) };
-            let missing = |error| PortError::NoNamespace { port: port.to_owned(), netns: netns.to_owned(), error };
-            let namespace = open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map_err(missing)?;
-            let refused = |error| PortError::Refused { port: port.to_owned(), step: "entering its namespace", error };
+            let path = if netns.contains('/') {
+                PathBuf::from(netns)
+            } else {
+                PathBuf::from(NAMES).join(netns)
+            };
+            let missing = |error| PortError::NoNamespace {
+                port: port.to_owned(),
+                netns: netns.to_owned(),
+                error,
+            };
+            let namespace =
+                open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map_err(missing)?;
+            let refused = |error| PortError::Refused {
+                port: port.to_owned(),
+                step: "entering its namespace",
+                error,
+            };
             enter(&namespace).map_err(refused)?;
         }
         inside(File::open(INTERFACES).ok())

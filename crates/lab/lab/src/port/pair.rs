@@ -1,19 +1,24 @@
-//! Two ports joined to each other by a pair of sockets: a cable without a kernel's network behind it, for tests.
+//! Two ports joined to each other by a pair of sockets: a cable without a kernel's network behind
+//! it, for tests.
 
 use super::{Kind, Port, PortError};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
-/// Two ports, each of which receives what the other sends. The kernel keeps some hundred kilobytes of what is not read; beyond
-/// that it refuses.
+/// Two ports, each of which receives what the other sends. The kernel keeps some hundred kilobytes
+/// of what is not read; beyond that it refuses.
 ///
 /// # Errors
 /// What the kernel refused.
 pub fn pair(names: [&str; 2]) -> Result<[Port; 2], PortError> {
-    let refused =
-        |error: Errno| PortError::Refused { port: names[0].to_owned(), step: "making a pair of sockets", error };
+    let refused = |error: Errno| PortError::Refused {
+        port: names[0].to_owned(),
+        step: "making a pair of sockets",
+        error,
+    };
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    let (one, other) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).map_err(refused)?;
+    let (one, other) =
+        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).map_err(refused)?;
     let port = |name: &str, fd| Port::new(name, Kind::Pair(fd));
     Ok([port(names[0], one), port(names[1], other)])
 }

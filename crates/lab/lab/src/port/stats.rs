@@ -6,11 +6,12 @@ use std::os::unix::fs::FileExt as _;
 /// Most of the list that is read: some hundred interfaces.
 const LIST_BYTES: usize = 32_768;
 
-/// Where a line of `/proc/net/dev` has the packets that were dropped before we read them: the fourth count of those that leave, behind
-/// eight of those that come.
+/// Where a line of `/proc/net/dev` has the packets that were dropped before we read them: the
+/// fourth count of those that leave, behind eight of those that come.
 const DROPPED: usize = 11;
 
-/// The counts of one interface, from a list that was opened in its namespace and remains that namespace's.
+/// The counts of one interface, from a list that was opened in its namespace and remains that
+/// namespace's.
 #[derive(Debug)]
 pub(super) struct InterfaceStats {
     list: File,

@@ -1,4 +1,5 @@
-//! What ports ask of the kernel that no library offers in safe form: interface requests and packet sockets.
+//! What ports ask of the kernel that no library offers in safe form: interface requests and packet
+//! sockets.
 
 #![allow(
     unsafe_code,
@@ -24,7 +25,8 @@ const SIOCSIFMTU: Opcode = 0x8922;
 /// Longest name of an interface, with the zero behind it.
 pub(super) const NAME_BYTES: usize = 16;
 
-/// `struct ifreq` of `linux/if.h`: a name, and a union of which flags and lengths are the first bytes.
+/// `struct ifreq` of `linux/if.h`: a name, and a union of which flags and lengths are the first
+/// bytes.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct InterfaceRequest {
@@ -60,15 +62,18 @@ impl InterfaceRequest {
 
 /// Asks for an interface by a request that the kernel reads, and may write.
 fn ask<const OPCODE: Opcode>(fd: BorrowedFd<'_>, request: &mut InterfaceRequest) -> Result<()> {
-    // SAFETY: only the opcodes above are used, and each takes a pointer to a `struct ifreq`, which ours is laid out as.
+    // SAFETY: only the opcodes above are used, and each takes a pointer to a `struct ifreq`, which
+    // ours is laid out as.
     let updater = unsafe { Updater::<OPCODE, InterfaceRequest>::new(request) };
     // SAFETY: the request lives for the whole call, and the kernel keeps no pointer to it.
     unsafe { ioctl(fd, updater) }
 }
 
-/// Makes the open `/dev/net/tun` the TAP of that name, with the virtio-net header before each frame.
+/// Makes the open `/dev/net/tun` the TAP of that name, with the virtio-net header before each
+/// frame.
 pub(super) fn become_tap(tun: BorrowedFd<'_>, name: &str) -> Result<()> {
-    let flags = u16::try_from(libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR).map_err(|_| Errno::INVAL)?;
+    let flags = u16::try_from(libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR)
+        .map_err(|_| Errno::INVAL)?;
     ask::<TUNSETIFF>(tun, &mut InterfaceRequest::new(name)?.with_flags(flags))?;
     let mut header = i32::try_from(crate::frame::VNET_BYTES).map_err(|_| Errno::INVAL)?;
     // SAFETY: the request takes a pointer to an int.
@@ -117,7 +122,9 @@ pub(super) fn bind_packet(socket: BorrowedFd<'_>, interface: u32) -> Result<()> 
         sll_addr: [0; 8],
     };
     // SAFETY: the address lives for the call, and its size is told.
-    let done = unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), size_of_u32(&address)) };
+    let done = unsafe {
+        libc::bind(socket.as_raw_fd(), (&raw const address).cast(), size_of_u32(&address))
+    };
     said(done)
 }
 
@@ -151,8 +158,15 @@ pub(super) enum PacketOption {
 fn set_option<T>(socket: BorrowedFd<'_>, option: i32, value: &T) -> Result<()> {
     let value_at: *const T = value;
     // SAFETY: the value lives for the call, and its size is told; the kernel only reads it.
-    let done =
-        unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_PACKET, option, value_at.cast(), size_of_u32(value)) };
+    let done = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_PACKET,
+            option,
+            value_at.cast(),
+            size_of_u32(value),
+        )
+    };
     said(done)
 }
 
@@ -162,7 +176,9 @@ pub(super) fn packet_drops(socket: BorrowedFd<'_>) -> u32 {
     let mut len = size_of_u32(&stats);
     let (level, option) = (libc::SOL_PACKET, libc::PACKET_STATISTICS);
     // SAFETY: the kernel writes at most `len` bytes, which is how long the counts are.
-    unsafe { libc::getsockopt(socket.as_raw_fd(), level, option, (&raw mut stats).cast(), &raw mut len) };
+    unsafe {
+        libc::getsockopt(socket.as_raw_fd(), level, option, (&raw mut stats).cast(), &raw mut len)
+    };
     stats.tp_drops
 }
 
@@ -182,7 +198,10 @@ const CONTROL_HEADER: usize = 16;
 const CONTROL_WORDS: usize = 16;
 
 /// Receives a frame with its virtio-net header, and what the kernel says of it.
-pub(super) fn receive_packet(socket: BorrowedFd<'_>, slices: &mut [IoSliceMut<'_>]) -> Result<Read> {
+pub(super) fn receive_packet(
+    socket: BorrowedFd<'_>,
+    slices: &mut [IoSliceMut<'_>],
+) -> Result<Read> {
     let mut control = [0u64; CONTROL_WORDS];
     // SAFETY: all of it being zero is a message without parts.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
@@ -194,12 +213,17 @@ pub(super) fn receive_packet(socket: BorrowedFd<'_>, slices: &mut [IoSliceMut<'_
     let len = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) };
     let Ok(len) = usize::try_from(len) else { return Err(last_error()) };
     let mut bytes = [0; CONTROL_WORDS * 8];
-    bytes.chunks_exact_mut(8).zip(control).for_each(|(bytes, word)| bytes.copy_from_slice(&word.to_ne_bytes()));
+    bytes
+        .chunks_exact_mut(8)
+        .zip(control)
+        .for_each(|(bytes, word)| bytes.copy_from_slice(&word.to_ne_bytes()));
     let said = bytes.get(..message.msg_controllen).unwrap_or(&bytes);
-    Ok(beside(said).fold(Read { len, ..Read::default() }, |read, (level, kind, part)| match (level, kind) {
-        (libc::SOL_PACKET, libc::PACKET_AUXDATA) => Read { tag: tag_in(part), ..read },
-        (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => Read { came: time_in(part), ..read },
-        _ => read,
+    Ok(beside(said).fold(Read { len, ..Read::default() }, |read, (level, kind, part)| {
+        match (level, kind) {
+            (libc::SOL_PACKET, libc::PACKET_AUXDATA) => Read { tag: tag_in(part), ..read },
+            (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => Read { came: time_in(part), ..read },
+            _ => read,
+        }
     }))
 }
 

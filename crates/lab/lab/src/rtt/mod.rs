@@ -1,12 +1,14 @@
 //! Round-trip times of the flows that pass, seen from the middle and without a packet of our own.
 //!
-//! A packet that asks to be answered leaves a *stamp*: when it came to the box. The answer finds it and tells how long the way
-//! from there was: over the line, to the far host, and back to the box. That is one *half* of a round trip, and the other
-//! direction has the other one; each bit of the way is in exactly one of them, so the sum is what the hosts see. TCP asks and answers with its
-//! time stamps (RFC 7323), or else with sequence numbers and acknowledgements; echoes of ICMP do by number.
+//! A packet that asks to be answered leaves a *stamp*: when it came to the box. The answer finds it
+//! and tells how long the way from there was: over the line, to the far host, and back to the box.
+//! That is one *half* of a round trip, and the other direction has the other one; each bit of the
+//! way is in exactly one of them, so the sum is what the hosts see. TCP asks and answers with its
+//! time stamps (RFC 7323), or else with sequence numbers and acknowledgements; echoes of ICMP do by
+//! number.
 //!
-//! The directions of a box are turned by different threads. What they share is a table of single words ([`Stamps`]): no lock,
-//! and a word that is overwritten costs one sample.
+//! The directions of a box are turned by different threads. What they share is a table of single
+//! words ([`Stamps`]): no lock, and a word that is overwritten costs one sample.
 
 mod join;
 mod probe;
@@ -23,15 +25,16 @@ use std::time::Duration;
 pub use join::join;
 pub(crate) use tracker::Tracker;
 
-/// Stamps that a box remembers, a power of two: 256 KB. With more than that on their way some are overwritten, and give no sample.
+/// Stamps that a box remembers, a power of two: 256 KB. With more than that on their way some are
+/// overwritten, and give no sample.
 pub const STAMPS: usize = 1 << 15;
 
-/// Longest half round trip that is believed: three of the longest delays that can be set, and a host that takes its time. What
-/// is older is an answer to something else.
+/// Longest half round trip that is believed: three of the longest delays that can be set, and a
+/// host that takes its time. What is older is an answer to something else.
 pub const LONGEST: Duration = Duration::from_secs(10);
 
-/// Bits of a word: one that says that there is a stamp, one whether its packet had a payload, a tag that tells stamps of one place apart,
-/// and the time in [`GRAIN`] nanoseconds.
+/// Bits of a word: one that says that there is a stamp, one whether its packet had a payload, a tag
+/// that tells stamps of one place apart, and the time in [`GRAIN`] nanoseconds.
 const PRESENT: u64 = 1 << 63;
 const PAYLOAD: u64 = 1 << 62;
 const TIME_BITS: u32 = 38;
@@ -97,7 +100,8 @@ fn grains(now: Time) -> u64 {
     (now.0 / GRAIN) & TIME_MASK
 }
 
-/// Which stamp: a flow, and a number in it, as a hash of which some bits say where and others are the tag.
+/// Which stamp: a flow, and a number in it, as a hash of which some bits say where and others are
+/// the tag.
 #[derive(Clone, Copy, Debug)]
 struct Key(u64);
 
@@ -121,8 +125,8 @@ fn hash(flow: &Flow) -> u64 {
 
 /// What is known of a flow's round trips.
 ///
-/// A half begins when a packet of the other direction comes to the box, and ends when the answer of this flow's sender does: the
-/// line to the sender, the sender, and the way from there.
+/// A half begins when a packet of the other direction comes to the box, and ends when the answer of
+/// this flow's sender does: the line to the sender, the sender, and the way from there.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct RoundTrips {
     /// Halves that were seen.
@@ -131,9 +135,11 @@ pub struct RoundTrips {
     pub last_ns: u64,
     /// The shortest, in nanoseconds.
     pub min_ns: u64,
-    /// Mean of late, each sample counting an eighth (as the smoothed time of RFC 6298 does), in nanoseconds.
+    /// Mean of late, each sample counting an eighth (as the smoothed time of RFC 6298 does), in
+    /// nanoseconds.
     pub smoothed_ns: u64,
-    /// The whole round trip, smoothed, in nanoseconds: known to whoever sees both directions, and where both have been seen.
+    /// The whole round trip, smoothed, in nanoseconds: known to whoever sees both directions, and
+    /// where both have been seen.
     pub whole_ns: Option<u64>,
 }
 
@@ -141,7 +147,11 @@ impl RoundTrips {
     fn count(&mut self, half: Duration) {
         let half = crate::time::nanos(half);
         self.min_ns = if self.samples == 0 { half } else { self.min_ns.min(half) };
-        self.smoothed_ns = if self.samples == 0 { half } else { self.smoothed_ns - self.smoothed_ns / 8 + half / 8 };
+        self.smoothed_ns = if self.samples == 0 {
+            half
+        } else {
+            self.smoothed_ns - self.smoothed_ns / 8 + half / 8
+        };
         self.last_ns = half;
         self.samples += 1;
     }

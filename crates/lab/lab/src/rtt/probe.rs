@@ -50,7 +50,12 @@ pub(super) fn probe(packet: &Packet) -> Option<Probe> {
             let tcp = head.get(transport..usize::from(frame.headers))?;
             let more = frame.segments.count > 1;
             of_tcp(tcp, more, || {
-                payload(head, usize::from(frame.network_at), usize::from(frame.headers), frame.network)
+                payload(
+                    head,
+                    usize::from(frame.network_at),
+                    usize::from(frame.headers),
+                    frame.network,
+                )
             })
         }
         (ICMP, Network::V4) => of_icmp(head.get(transport..)?, 8, 0),
@@ -89,8 +94,12 @@ fn time_stamps(options: &[u8]) -> Option<(u32, u32)> {
     loop {
         match left {
             [1, rest @ ..] => left = rest,
-            [8, 10, stamps @ ..] if stamps.len() >= 8 => return Some((number(stamps, 0), number(stamps, 4))),
-            [kind, length, ..] if *kind != 0 && *length >= 2 => left = left.get(usize::from(*length)..)?,
+            [8, 10, stamps @ ..] if stamps.len() >= 8 => {
+                return Some((number(stamps, 0), number(stamps, 4)));
+            }
+            [kind, length, ..] if *kind != 0 && *length >= 2 => {
+                left = left.get(usize::from(*length)..)?
+            }
             _ => return None,
         }
     }
@@ -107,7 +116,9 @@ fn of_icmp(icmp: &[u8], request: u8, reply: u8) -> Option<Probe> {
 
 /// Bytes behind the headers, by the length that IP tells: a short frame has padding besides.
 fn payload(head: &[u8], network: usize, headers: usize, kind: Network) -> u32 {
-    let word = |at: usize| head.get(at..at + 2).map_or(0, |word| usize::from(u16::from_be_bytes([word[0], word[1]])));
+    let word = |at: usize| {
+        head.get(at..at + 2).map_or(0, |word| usize::from(u16::from_be_bytes([word[0], word[1]])))
+    };
     let end = match kind {
         Network::V4 => network + word(network + 2),
         _ => network + 40 + word(network + 4),

@@ -6,7 +6,8 @@ use crate::frame::{Flow, Packet};
 use crate::time::Time;
 use std::time::Duration;
 
-/// Least time between two stamps of a flow: what the time stamps of most senders tell apart. Bounds what a flow takes of the table.
+/// Least time between two stamps of a flow: what the time stamps of most senders tell apart. Bounds
+/// what a flow takes of the table.
 const GAP: Duration = Duration::from_millis(1);
 
 /// What numbers are of, so that equal ones of two kinds are different keys.
@@ -20,7 +21,8 @@ pub(crate) struct Tracker {
     /// Hashes of the flow, and of the one that goes the other way.
     own: u64,
     other: u64,
-    /// The newest of its clock, or of its sequence numbers, that was seen; and when a stamp was left last.
+    /// The newest of its clock, or of its sequence numbers, that was seen; and when a stamp was
+    /// left last.
     newest: Option<u32>,
     stamped: Option<Time>,
     /// By sequence numbers: the stamp that was left last, until something before it is sent again.
@@ -34,11 +36,25 @@ pub(crate) struct Tracker {
 impl Tracker {
     pub(crate) fn new(flow: &Flow) -> Self {
         let (own, other) = (hash(flow), hash(&flow.reversed()));
-        Self { own, other, newest: None, stamped: None, pending: None, echoed: None, heard: Time::ZERO }
+        Self {
+            own,
+            other,
+            newest: None,
+            stamped: None,
+            pending: None,
+            echoed: None,
+            heard: Time::ZERO,
+        }
     }
 
     /// Looks at a packet of the flow that came now.
-    pub(crate) fn look(&mut self, packet: &Packet, now: Time, stamps: &Stamps, told: &mut RoundTrips) {
+    pub(crate) fn look(
+        &mut self,
+        packet: &Packet,
+        now: Time,
+        stamps: &Stamps,
+        told: &mut RoundTrips,
+    ) {
         let Some(probe) = probe(packet) else { return };
         let silence = now.since(std::mem::replace(&mut self.heard, now));
         match probe {
@@ -49,7 +65,13 @@ impl Tracker {
                 if let Some(echo) = echo
                     && self.echoed.replace(echo) != Some(echo)
                 {
-                    self.answer(Key::new(self.other, OF_CLOCK | u64::from(echo)), now, silence, stamps, told);
+                    self.answer(
+                        Key::new(self.other, OF_CLOCK | u64::from(echo)),
+                        now,
+                        silence,
+                        stamps,
+                        told,
+                    );
                 }
             }
             Probe::Plain { end, ack } => {
@@ -59,7 +81,13 @@ impl Tracker {
                 if let Some(ack) = ack
                     && self.echoed.replace(ack) != Some(ack)
                 {
-                    self.answer(Key::new(self.other, OF_SEQUENCE | u64::from(ack)), now, silence, stamps, told);
+                    self.answer(
+                        Key::new(self.other, OF_SEQUENCE | u64::from(ack)),
+                        now,
+                        silence,
+                        stamps,
+                        told,
+                    );
                 }
             }
             Probe::Request(number) => {
@@ -68,12 +96,19 @@ impl Tracker {
                 }
             }
             Probe::Reply(number) => {
-                self.answer(Key::new(self.other, OF_ECHO | u64::from(number)), now, silence, stamps, told);
+                self.answer(
+                    Key::new(self.other, OF_ECHO | u64::from(number)),
+                    now,
+                    silence,
+                    stamps,
+                    told,
+                );
             }
         }
     }
 
-    /// What is sent twice has two answers that look the same: neither counts (Karn and Partridge, 1987).
+    /// What is sent twice has two answers that look the same: neither counts (Karn and Partridge,
+    /// 1987).
     fn sequence(&mut self, end: u32, now: Time, stamps: &Stamps) {
         if !self.is_newer(end) {
             if let Some(pending) = self.pending.take() {
@@ -85,10 +120,18 @@ impl Tracker {
         }
     }
 
-    fn answer(&mut self, key: Key, now: Time, silence: Duration, stamps: &Stamps, told: &mut RoundTrips) {
+    fn answer(
+        &mut self,
+        key: Key,
+        now: Time,
+        silence: Duration,
+        stamps: &Stamps,
+        told: &mut RoundTrips,
+    ) {
         let Some((half, payload)) = stamps.take(key, now) else { return };
-        // An acknowledgement without payload is not answered until there is something to say. When the
-        // answer ends a silence that began before it came, the time is that of the sender's pause.
+        // An acknowledgement without payload is not answered until there is something to say. When
+        // the answer ends a silence that began before it came, the time is that of the
+        // sender's pause.
         if payload || silence <= half {
             told.count(half);
         }

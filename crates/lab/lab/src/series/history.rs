@@ -2,7 +2,8 @@
 
 use super::{Figures, FlowSample, LineSample, MAX_SAMPLE_FLOWS, MAX_SAMPLE_LINES, Sample};
 
-/// Most samples that are kept, an even number. After so many, each is joined with the next, and from then on twice as many that come make one.
+/// Most samples that are kept, an even number. After so many, each is joined with the next, and
+/// from then on twice as many that come make one.
 pub const MAX_SAMPLES: usize = 1_200;
 
 /// See the module.
@@ -54,7 +55,8 @@ impl History {
     }
 }
 
-/// Two that follow one another as one. Rates are means, queues the longest, drops sums, round trips the latest.
+/// Two that follow one another as one. Rates are means, queues the longest, drops sums, round trips
+/// the latest.
 fn join(first: Sample, second: Sample) -> Sample {
     let (one, other) = (first.seconds(), second.seconds());
     let weights = (one / (one + other), other / (one + other));

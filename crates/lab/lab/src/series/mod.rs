@@ -1,7 +1,8 @@
-//! What boxes do over time: rates, queues, losses and round trips of each line and of the flows on it.
+//! What boxes do over time: rates, queues, losses and round trips of each line and of the flows on
+//! it.
 //!
-//! A [`Recorder`] makes a [`Sample`] of each report; a [`History`] keeps them, in bounded room. On disk a series is a JSON value on each
-//! line: [`About`] first, then samples.
+//! A [`Recorder`] makes a [`Sample`] of each report; a [`History`] keeps them, in bounded room. On
+//! disk a series is a JSON value on each line: [`About`] first, then samples.
 
 mod history;
 mod recorder;
@@ -15,7 +16,8 @@ pub use recorder::{Recorder, line_name};
 /// Version of the format on disk. Others are refused.
 pub const VERSION: u32 = 1;
 
-/// Most flows of a line that a sample tells one by one: those that carried most. The others are in the line's own figures.
+/// Most flows of a line that a sample tells one by one: those that carried most. The others are in
+/// the line's own figures.
 pub const MAX_SAMPLE_FLOWS: usize = 32;
 
 /// Most lines that a sample has: those of sixty-four boxes of sixteen ports.
@@ -130,8 +132,11 @@ impl About {
             return Err(SeriesError::Version(self.sprat_lab_series));
         }
         at_most("lines", self.lines.len(), MAX_SAMPLE_LINES)?;
-        let texts = self.lines.iter().flat_map(|line| [&line.line, &line.settings]).chain([&self.title]);
-        texts.into_iter().try_for_each(|text| at_most("bytes of a name", text.len(), MAX_NAME_BYTES))
+        let texts =
+            self.lines.iter().flat_map(|line| [&line.line, &line.settings]).chain([&self.title]);
+        texts
+            .into_iter()
+            .try_for_each(|text| at_most("bytes of a name", text.len(), MAX_NAME_BYTES))
     }
 }
 
@@ -139,7 +144,11 @@ impl LineAbout {
     /// Of the line called `line`.
     #[must_use]
     pub fn new(line: String, settings: &Settings) -> Self {
-        Self { line, settings: words(settings), buffer: settings.limited().then_some(settings.buffer) }
+        Self {
+            line,
+            settings: words(settings),
+            buffer: settings.limited().then_some(settings.buffer),
+        }
     }
 }
 

@@ -28,16 +28,21 @@ impl Recorder {
         Self::default()
     }
 
-    /// What happened since the last time, or since the beginning: the reports of boxes, at so many seconds since they began, each with what goes
-    /// before the names of its lines. `None` when no time has passed.
+    /// What happened since the last time, or since the beginning: the reports of boxes, at so many
+    /// seconds since they began, each with what goes before the names of its lines. `None` when
+    /// no time has passed.
     pub fn sample(&mut self, seconds: f64, reports: &[(String, Report)]) -> Option<Sample> {
         let from = self.at;
         if seconds <= from {
             return None;
         }
         self.at = seconds;
-        let lines = reports.iter().flat_map(|(prefix, report)| report.lines.iter().map(move |line| (prefix, line)));
-        let lines = lines.map(|(prefix, line)| self.line(line_name(prefix, &line.to), line, seconds - from)).collect();
+        let lines = reports
+            .iter()
+            .flat_map(|(prefix, report)| report.lines.iter().map(move |line| (prefix, line)));
+        let lines = lines
+            .map(|(prefix, line)| self.line(line_name(prefix, &line.to), line, seconds - from))
+            .collect();
         Some(Sample { from, to: seconds, lines })
     }
 
@@ -70,7 +75,12 @@ pub fn line_name(prefix: &str, to: &str) -> String {
 }
 
 /// None of a flow of which nothing happened.
-fn flow_sample(flow: &Flow, now: &FlowCounters, before: Option<&FlowCounters>, seconds: f64) -> Option<FlowSample> {
+fn flow_sample(
+    flow: &Flow,
+    now: &FlowCounters,
+    before: Option<&FlowCounters>,
+    seconds: f64,
+) -> Option<FlowSample> {
     // Fewer than before: it went, and has come again.
     let before = before.filter(|before| before.arrived.segments <= now.arrived.segments);
     let before = before.copied().unwrap_or_default();

@@ -43,16 +43,26 @@ impl Addresses {
         self.taken.insert(address)
     }
 
-    /// The next free address of each family in a network, counted from 0; `None` when there is no such network, or none is free.
+    /// The next free address of each family in a network, counted from 0; `None` when there is no
+    /// such network, or none is free.
     pub(super) fn next(&mut self, network: u32) -> Option<[IpNet; 2]> {
-        let v4 = u32::from(self.v4.network()).checked_add(network.checked_shl(u32::from(32 - V4_NETWORK))?)?;
-        let v4 = Some(Ipv4Addr::from(v4)).filter(|base| self.v4.contains(base) && network < 1 << V4_NETWORK)?;
-        let v6 = u128::from(self.v6.network()).checked_add(u128::from(network) << (128 - V6_NETWORK))?;
+        let v4 = u32::from(self.v4.network())
+            .checked_add(network.checked_shl(u32::from(32 - V4_NETWORK))?)?;
+        let v4 = Some(Ipv4Addr::from(v4))
+            .filter(|base| self.v4.contains(base) && network < 1 << V4_NETWORK)?;
+        let v6 =
+            u128::from(self.v6.network()).checked_add(u128::from(network) << (128 - V6_NETWORK))?;
         let v6 = Some(Ipv6Addr::from(v6)).filter(|base| self.v6.contains(base))?;
         // The same number in both, for people to remember.
-        let pairs = (1u32..255)
-            .map(|host| (Ipv4Addr::from(u32::from(v4) + host), Ipv6Addr::from(u128::from(v6) + u128::from(host))));
-        let free = |&(v4, v6): &(Ipv4Addr, Ipv6Addr)| ![v4.into(), v6.into()].iter().any(|ip| self.taken.contains(ip));
+        let pairs = (1u32..255).map(|host| {
+            (
+                Ipv4Addr::from(u32::from(v4) + host),
+                Ipv6Addr::from(u128::from(v6) + u128::from(host)),
+            )
+        });
+        let free = |&(v4, v6): &(Ipv4Addr, Ipv6Addr)| {
+            ![v4.into(), v6.into()].iter().any(|ip| self.taken.contains(ip))
+        };
         let (v4, v6) = pairs.into_iter().find(free)?;
         self.taken.extend([IpAddr::from(v4), IpAddr::from(v6)]);
         Some([IpNet::new(v4.into(), V4_NETWORK).ok()?, IpNet::new(v6.into(), V6_NETWORK).ok()?])

@@ -111,7 +111,10 @@ impl Topology {
             for (number, port) in words.ports.iter().enumerate() {
                 let place = || format!("box.{name}.ports[{number}]");
                 if words.ports[..number].contains(port) {
-                    return at(place(), format!("{port} is a port of it already: a port is used once"));
+                    return at(
+                        place(),
+                        format!("{port} is a port of it already: a port is used once"),
+                    );
                 }
                 if self.hosts.contains_key(port) {
                     links.push(Link { host: port, far: name, network: networks[&name[..]] });
@@ -138,13 +141,19 @@ impl Topology {
         let mut plan = self.hosts(&links)?;
         let trunks = self.trunks(&mut plan)?;
         plan.check()?;
-        let boxes = self.boxes.iter().map(|(name, words)| self.lay_out_box(name, words, &plan, &links, &trunks));
+        let boxes = self
+            .boxes
+            .iter()
+            .map(|(name, words)| self.lay_out_box(name, words, &plan, &links, &trunks));
         Ok(Lab { boxes: boxes.collect::<Result<_, _>>()?, plan, tolerance: Tolerance::default() })
     }
 
     fn check_names(&self) -> Result<(), TopologyError> {
         if self.boxes.len() > MAX_BOXES {
-            return at("box", format!("{} are too many; {MAX_BOXES} are the limit", self.boxes.len()));
+            return at(
+                "box",
+                format!("{} are too many; {MAX_BOXES} are the limit", self.boxes.len()),
+            );
         }
         for name in self.boxes.keys() {
             if !is_name(name) {
@@ -169,7 +178,12 @@ impl Topology {
                 match self.boxes.get(port) {
                     Some(_) if port == name => return at(place, "a box is no port of itself"),
                     Some(other) if !other.ports.contains(name) => {
-                        return at(place, format!("box {port} has no port {name}: add {name:?} to box.{port}.ports"));
+                        return at(
+                            place,
+                            format!(
+                                "box {port} has no port {name}: add {name:?} to box.{port}.ports"
+                            ),
+                        );
                     }
                     Some(_) => {}
                     None if self.hosts.contains_key(port) => {}
@@ -216,12 +230,17 @@ impl Topology {
                 if !links.iter().any(|link| link.host == name && link.far == far) {
                     return at(
                         place,
-                        format!("it is not connected with {far:?}: name it among its ports, or in a cable"),
+                        format!(
+                            "it is not connected with {far:?}: name it among its ports, or in a cable"
+                        ),
                     );
                 }
                 let told = at_words.addresses.iter().flatten();
                 if let Some(twice) = told.map(|net| net.addr()).find(|ip| !addresses.take(*ip)) {
-                    return at(place, format!("{twice} is another interface's: addresses are used once"));
+                    return at(
+                        place,
+                        format!("{twice} is another interface's: addresses are used once"),
+                    );
                 }
             }
         }
@@ -243,22 +262,34 @@ impl Topology {
 
     /// Cables between boxes; says which interface is whose: `(box, far)`.
     fn trunks(&self, plan: &mut Plan) -> Result<BTreeMap<(String, String), String>, TopologyError> {
-        let mtu =
-            plan.hosts.iter().flat_map(|host| &host.interfaces).map(|interface| interface.mtu).max().unwrap_or(MTU);
+        let mtu = plan
+            .hosts
+            .iter()
+            .flat_map(|host| &host.interfaces)
+            .map(|interface| interface.mtu)
+            .max()
+            .unwrap_or(MTU);
         let mut boxes = Host { name: BOXES.to_owned(), ..Host::default() };
         // Nobody speaks there: frames of its own would be strangers on the lines.
         boxes.sysctls.insert("ipv6.conf.default.disable_ipv6".to_owned(), "1".to_owned());
         let mut ends = BTreeMap::new();
         let place = plan.hosts.len();
         for (one, words) in &self.boxes {
-            for other in words.ports.iter().filter(|port| self.boxes.contains_key(*port) && one < *port) {
+            for other in
+                words.ports.iter().filter(|port| self.boxes.contains_key(*port) && one < *port)
+            {
                 let number = ends.len() / 2;
                 let names = [format!("trunk{number}a"), format!("trunk{number}b")];
                 for (name, (from, to)) in names.iter().zip([(one, other), (other, one)]) {
-                    boxes.interfaces.push(Interface { name: name.clone(), addresses: Vec::new(), mtu });
+                    boxes.interfaces.push(Interface {
+                        name: name.clone(),
+                        addresses: Vec::new(),
+                        mtu,
+                    });
                     ends.insert((from.clone(), to.clone()), name.clone());
                 }
-                plan.cables.push(Cable { ends: names.map(|interface| End { host: place, interface }) });
+                plan.cables
+                    .push(Cable { ends: names.map(|interface| End { host: place, interface }) });
             }
         }
         if !ends.is_empty() {
@@ -285,11 +316,20 @@ impl Topology {
         }
         let mut ports = Vec::new();
         for port in &named {
-            let netns = |host: &str| plan.position(host).map(|host| plan.namespace(&plan.hosts[host]));
+            let netns =
+                |host: &str| plan.position(host).map(|host| plan.namespace(&plan.hosts[host]));
             let spec = if let Some(interface) = trunks.get(&(name.to_owned(), port.clone())) {
-                PortSpec::Packet(PacketSpec { name: interface.clone(), netns: netns(BOXES), force: false })
+                PortSpec::Packet(PacketSpec {
+                    name: interface.clone(),
+                    netns: netns(BOXES),
+                    force: false,
+                })
             } else if self.hosts.contains_key(port) {
-                PortSpec::Tap(TapSpec { name: interface_at(plan, links, port, name), netns: netns(port), mtu: None })
+                PortSpec::Tap(TapSpec {
+                    name: interface_at(plan, links, port, name),
+                    netns: netns(port),
+                    mtu: None,
+                })
             } else {
                 match port.parse() {
                     Ok(spec) => spec,
@@ -307,7 +347,9 @@ impl Topology {
             ageing: words.ageing.clone(),
             memory: words.memory.clone(),
             line: words.line.clone(),
-            pairs: (0..words.pairs.len()).map(|pair| [2 * pair, 2 * pair + 1].map(|port| port.to_string())).collect(),
+            pairs: (0..words.pairs.len())
+                .map(|pair| [2 * pair, 2 * pair + 1].map(|port| port.to_string()))
+                .collect(),
             // Where they are was said above; here only how many there are counts, and their lines.
             ports: named
                 .iter()
@@ -322,9 +364,14 @@ impl Topology {
             Ok(checked) => checked,
             Err(ConfigError::Word { place, error }) => {
                 // The number that stood for the port.
-                let port =
-                    place.rsplit(' ').next().and_then(|number| number.parse().ok()).and_then(|at: usize| named.get(at));
-                let place = port.map_or(format!("box.{name} ({place})"), |port| format!("box.{name}.to.{port}"));
+                let port = place
+                    .rsplit(' ')
+                    .next()
+                    .and_then(|number| number.parse().ok())
+                    .and_then(|at: usize| named.get(at));
+                let place = port.map_or(format!("box.{name} ({place})"), |port| {
+                    format!("box.{name}.to.{port}")
+                });
                 return at(place, error.to_string());
             }
             Err(error) => return at(format!("box.{name}"), error.to_string()),
@@ -335,7 +382,11 @@ impl Topology {
             .map(|((name, spec), (_, line))| PortPlan { name, spec, line })
             .collect();
         let filters = filters(name, words, &named, checked.forwarding)?;
-        let capture = words.capture.as_ref().map(|capture| capture_plan(name, capture, &named)).transpose()?;
+        let capture = words
+            .capture
+            .as_ref()
+            .map(|capture| capture_plan(name, capture, &named))
+            .transpose()?;
         let (forwarding, memory) = (checked.forwarding, checked.memory);
         Ok(BoxPlan { name: name.to_owned(), ports, forwarding, memory, filters, capture })
     }
@@ -353,16 +404,22 @@ fn interface_at(plan: &Plan, links: &[Link<'_>], host: &str, far: &str) -> Strin
     host.interfaces[number].name.clone()
 }
 
-fn host(name: &str, words: &HostWords, links: &[Link<'_>], addresses: &mut Addresses) -> Result<Host, TopologyError> {
+fn host(
+    name: &str,
+    words: &HostWords,
+    links: &[Link<'_>],
+    addresses: &mut Addresses,
+) -> Result<Host, TopologyError> {
     let mut host = Host { name: name.to_owned(), run: words.run.clone(), ..Host::default() };
     let place = format!("host.{name}");
     for (number, link) in links.iter().filter(|link| link.host == name).enumerate() {
-        let AtWords { interface, addresses: told, mtu } = words.at.get(link.far).cloned().unwrap_or_default();
-        let addresses = match told.map_or_else(|| addresses.next(link.network).map(Vec::from), Some) {
+        let AtWords { interface, addresses: told, mtu } =
+            words.at.get(link.far).cloned().unwrap_or_default();
+        let addresses = match told.map_or_else(|| addresses.next(link.network).map(Vec::from), Some)
+        {
             Some(addresses) => addresses,
             None => {
-                let what =
-                    "no address is left for it: take a larger range for v4 and v6, or fewer networks of fewer hosts";
+                let what = "no address is left for it: take a larger range for v4 and v6, or fewer networks of fewer hosts";
                 return at(format!("{place}.at.{}", link.far), what);
             }
         };
@@ -371,7 +428,10 @@ fn host(name: &str, words: &HostWords, links: &[Link<'_>], addresses: &mut Addre
         host.interfaces.push(Interface { name: interface, addresses, mtu });
     }
     if host.interfaces.is_empty() {
-        return at(place, "it is connected with nothing: name it among a box's ports, or in a [[cable]]");
+        return at(
+            place,
+            "it is connected with nothing: name it among a box's ports, or in a [[cable]]",
+        );
     }
     if words.forward {
         for key in ["ipv4.ip_forward", "ipv6.conf.all.forwarding"] {
@@ -391,23 +451,33 @@ fn filters(
 ) -> Result<Vec<RulePlan>, TopologyError> {
     let ports: Vec<_> = ports.iter().map(|port| &port[..]).collect();
     if words.filters.len() > crate::filter::MAX_RULES {
-        let what = format!("{} rules; {} are the limit", words.filters.len(), crate::filter::MAX_RULES);
+        let what =
+            format!("{} rules; {} are the limit", words.filters.len(), crate::filter::MAX_RULES);
         return at(format!("box.{name}.filters"), what);
     }
     let switch = forwarding != Forwarding::Cross;
     let plan = |(number, rule): (usize, &RuleWords)| match rule.plan(&ports, switch) {
         Ok(plan) => Ok(plan),
-        Err(error) => at(format!("box.{name}.filters[{number}].{}", error.key()), error.to_string()),
+        Err(error) => {
+            at(format!("box.{name}.filters[{number}].{}", error.key()), error.to_string())
+        }
     };
     words.filters.iter().enumerate().map(plan).collect()
 }
 
-fn capture_plan(name: &str, words: &CaptureWords, ports: &[String]) -> Result<CapturePlan, TopologyError> {
+fn capture_plan(
+    name: &str,
+    words: &CaptureWords,
+    ports: &[String],
+) -> Result<CapturePlan, TopologyError> {
     let bytes = |key: &str, word: &Option<config::Word>| match word {
         None => Ok(None),
         Some(word) => match sprat_units::size(&word.0) {
             Ok(bytes) => Ok(Some(bytes)),
-            Err(_) => at(format!("box.{name}.capture.{key}"), format!("{:?}: want bytes, such as 64MB", word.0)),
+            Err(_) => at(
+                format!("box.{name}.capture.{key}"),
+                format!("{:?}: want bytes, such as 64MB", word.0),
+            ),
         },
     };
     let mut settings = capture::Settings::new(&words.file, ports.to_vec());
@@ -415,10 +485,18 @@ fn capture_plan(name: &str, words: &CaptureWords, ports: &[String]) -> Result<Ca
     settings.memory = bytes("memory", &words.memory)?.unwrap_or(settings.memory);
     settings.ring = match (bytes("file-size", &words.file_size)?, words.files) {
         (None, None) => None,
-        (Some(bytes), files) => {
-            Some((bytes, usize::try_from(files.unwrap_or(u32::MAX)).unwrap_or(usize::MAX).min(capture::MAX_FILES)))
+        (Some(bytes), files) => Some((
+            bytes,
+            usize::try_from(files.unwrap_or(u32::MAX))
+                .unwrap_or(usize::MAX)
+                .min(capture::MAX_FILES),
+        )),
+        (None, Some(_)) => {
+            return at(
+                format!("box.{name}.capture.files"),
+                "of which size? add file-size = \"100MB\"",
+            );
         }
-        (None, Some(_)) => return at(format!("box.{name}.capture.files"), "of which size? add file-size = \"100MB\""),
     };
     match settings.check() {
         Ok(()) => Ok(settings),

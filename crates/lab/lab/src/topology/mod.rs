@@ -29,11 +29,12 @@
 //! ends = ["left", "right"]
 //! ```
 //!
-//! Hosts whose addresses are not told get them: each network (boxes that are connected with each other, or a
-//! cable) takes the next /24 of `v4` (10.64.0.0/16) and the next /64 of `v6` (fd53:7072:6174::/48), boxes first and in the order of
-//! their names, then the cables; in it hosts are numbered from 1 in the order of their names, past addresses that are
-//! told. Interfaces are called eth0, eth1 and so on, in the same order. Boxes that are each other's ports have a cable between
-//! them, whose ends are in a namespace of their own, LAB-boxes.
+//! Hosts whose addresses are not told get them: each network (boxes that are connected with each
+//! other, or a cable) takes the next /24 of `v4` (10.64.0.0/16) and the next /64 of `v6`
+//! (fd53:7072:6174::/48), boxes first and in the order of their names, then the cables; in it hosts
+//! are numbered from 1 in the order of their names, past addresses that are told. Interfaces are
+//! called eth0, eth1 and so on, in the same order. Boxes that are each other's ports have a cable
+//! between them, whose ends are in a namespace of their own, LAB-boxes.
 
 mod addresses;
 mod layout;
@@ -44,4 +45,7 @@ mod words;
 pub use layout::{BoxPlan, CapturePlan, Lab, MAX_BOXES, PortPlan, TopologyError};
 pub use raise::{BoxEnd, Ended, RaiseError, Raised};
 pub use ready::{READY, Ready, ready};
-pub use words::{AtWords, BoxWords, CableWords, CaptureWords, HostWords, MAX_TOPOLOGY_BYTES, RouteWords, Topology};
+pub use words::{
+    AtWords, BoxWords, CableWords, CaptureWords, HostWords, MAX_TOPOLOGY_BYTES, RouteWords,
+    Topology,
+};

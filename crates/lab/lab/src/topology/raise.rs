@@ -12,7 +12,8 @@ use crate::port::{Port, PortError};
 /// A lab that runs. Everything of it ends when it is dropped.
 #[derive(Debug)]
 pub struct Raised {
-    // In the order in which they have to end: boxes hold interfaces in the namespaces of the hosts.
+    // In the order in which they have to end: boxes hold interfaces in the namespaces of the
+    // hosts.
     boxes: Vec<RaisedBox>,
     standing: Standing,
 }
@@ -50,7 +51,8 @@ pub enum RaiseError {
 pub struct Ended {
     /// Of its boxes, in the order of their names.
     pub boxes: Vec<BoxEnd>,
-    /// How often connections of hosts found the kernel short of memory: see [`Standing::memory_shortages`].
+    /// How often connections of hosts found the kernel short of memory: see
+    /// [`Standing::memory_shortages`].
     pub memory_shortages: u64,
     /// What could not be taken down because it is another's.
     pub left: Vec<Left>,
@@ -68,12 +70,12 @@ pub struct BoxEnd {
 }
 
 impl Raised {
-    /// Compiles the filters, makes packet memory and the hosts, opens the ports of the boxes in them, lets the boxes run, and gives
-    /// the interfaces their addresses.
+    /// Compiles the filters, makes packet memory and the hosts, opens the ports of the boxes in
+    /// them, lets the boxes run, and gives the interfaces their addresses.
     ///
     /// # Errors
-    /// Rights are missing, the lab stands already, a name is taken, or the kernel refuses. What was made by then is gone
-    /// again.
+    /// Rights are missing, the lab stands already, a name is taken, or the kernel refuses. What was
+    /// made by then is gone again.
     pub fn up(lab: Lab, dir: &StateDir) -> Result<Self, RaiseError> {
         // What can be wrong without hosts is found before there are any.
         let rules = lab.boxes.iter().map(rules).collect::<Result<Vec<_>, _>>()?;
@@ -88,22 +90,33 @@ impl Raised {
         }
         for ((plan, rules), memories) in lab.boxes.into_iter().zip(rules).zip(memories) {
             let failed = |error: PortError| RaiseError::Box(plan.name.clone(), error.into());
-            let ports = plan.ports.iter().map(open).collect::<Result<Vec<_>, _>>().map_err(failed)?;
+            let ports =
+                plan.ports.iter().map(open).collect::<Result<Vec<_>, _>>().map_err(failed)?;
             opened.push((plan, ports, rules, memories));
         }
         let mut boxes = Vec::new();
-        for (BoxPlan { name, ports: words, forwarding, capture, .. }, ports, rules, memories) in opened {
+        for (BoxPlan { name, ports: words, forwarding, capture, .. }, ports, rules, memories) in
+            opened
+        {
             let full_name = format!("{lab_name}.{name}");
             let lanes = Engine::lanes(forwarding, ports.len());
             let started = capture.map(|settings| Capture::start(settings, lanes)).transpose();
-            let (capture, recorders) = started.map_err(|error| RaiseError::Capture(name.clone(), error))?.unzip();
+            let (capture, recorders) =
+                started.map_err(|error| RaiseError::Capture(name.clone(), error))?.unzip();
             let mut recorders = recorders.into_iter().flatten();
             let look = |_| Inspection { rules: rules.clone(), recorder: recorders.next() };
             let inspections = (0..lanes).map(look).collect();
-            let ports = ports.into_iter().zip(words).map(|(port, words)| (port, words.line)).collect();
+            let ports =
+                ports.into_iter().zip(words).map(|(port, words)| (port, words.line)).collect();
             let memories = Some(memories);
-            let plan = Plan { name: full_name.clone(), memories, tolerance, ..Plan::new(ports, forwarding) };
-            let engine = Engine::start_with(plan, inspections).map_err(|error| RaiseError::Box(name.clone(), error))?;
+            let plan = Plan {
+                name: full_name.clone(),
+                memories,
+                tolerance,
+                ..Plan::new(ports, forwarding)
+            };
+            let engine = Engine::start_with(plan, inspections)
+                .map_err(|error| RaiseError::Box(name.clone(), error))?;
             let control = Server::start(&place, &full_name, engine.handle().clone());
             let control = control.map_err(|error| RaiseError::Control(name.clone(), error))?;
             boxes.push(RaisedBox { name, engine, control, capture });
@@ -130,8 +143,8 @@ impl Raised {
         self.boxes.iter().any(|raised| raised.control.stop_asked())
     }
 
-    /// Starts these jobs, and what the plan says is to run in the hosts. Numbers of events are those of `jobs`, then those of the
-    /// hosts that have something to run.
+    /// Starts these jobs, and what the plan says is to run in the hosts. Numbers of events are
+    /// those of `jobs`, then those of the hosts that have something to run.
     ///
     /// # Errors
     /// One cannot be started.
@@ -180,7 +193,12 @@ fn rules(plan: &BoxPlan) -> Result<Rules, RaiseError> {
 /// Makes the packet memory of a box.
 fn memories(plan: &BoxPlan) -> Result<Memories, RaiseError> {
     let devices: Vec<_> = plan.ports.iter().map(|port| port.spec.is_device()).collect();
-    let made = Memories::make(plan.forwarding, &devices, plan.ports.iter().map(|port| &port.line), plan.memory);
+    let made = Memories::make(
+        plan.forwarding,
+        &devices,
+        plan.ports.iter().map(|port| &port.line),
+        plan.memory,
+    );
     made.map_err(|error| RaiseError::Box(plan.name.clone(), error))
 }
 

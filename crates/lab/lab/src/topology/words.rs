@@ -83,7 +83,8 @@ pub struct RouteWords {
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct BoxWords {
-    /// Its ports: hosts, boxes, or ports of the machine as in [`PortSpec`](crate::config::PortSpec).
+    /// Its ports: hosts, boxes, or ports of the machine as in
+    /// [`PortSpec`](crate::config::PortSpec).
     pub ports: Vec<String>,
     /// `cross` (for two ports, or where there are pairs) or `switch`.
     pub forward: Option<Word>,

@@ -23,7 +23,10 @@ pub(crate) fn share(share: f64) -> Probability {
 pub(crate) type Arrivals = Vec<(u64, usize, u8)>;
 
 pub(crate) fn arrivals() -> impl Strategy<Value = Arrivals> {
-    prop::collection::vec((prop_oneof![Just(0u64), 0..3_000u64, 0..2_000_000u64], 1usize..20_000, 0u8..5), 1..60)
+    prop::collection::vec(
+        (prop_oneof![Just(0u64), 0..3_000u64, 0..2_000_000u64], 1usize..20_000, 0u8..5),
+        1..60,
+    )
 }
 
 /// Between the sequence numbers of two packets: more than the bytes of either.
@@ -33,16 +36,24 @@ pub(crate) const SPACING: u32 = 100_000;
 pub(crate) fn bytes_of(number: u32, len: usize, kind: u8) -> Vec<u8> {
     match kind {
         0 => numbered(number, 18 + len % 1500),
-        flow => Sample { payload: len, sequence: number * SPACING, source_port: u16::from(flow), ..Sample::default() }
-            .bytes(),
+        flow => Sample {
+            payload: len,
+            sequence: number * SPACING,
+            source_port: u16::from(flow),
+            ..Sample::default()
+        }
+        .bytes(),
     }
 }
 
 pub(crate) fn settings() -> impl Strategy<Value = Settings> {
     let rates = prop_oneof![Just(None), (100_000u64..20_000_000_000).prop_map(rate)];
     let times = (0u64..3_000_000, prop_oneof![Just(0u64), 0..2_000_000u64]);
-    let queue =
-        (any::<bool>(), 1_000u64..100_000, prop_oneof![Just(None), (1_000_000u64..1_000_000_000).prop_map(rate)]);
+    let queue = (
+        any::<bool>(),
+        1_000u64..100_000,
+        prop_oneof![Just(None), (1_000_000u64..1_000_000_000).prop_map(rate)],
+    );
     let shares = || prop_oneof![Just(0.0), 0.0..0.3f64];
     let bursts = prop_oneof![Just(None), (1u32..5).prop_map(NonZeroU32::new)];
     let mishaps = (shares(), shares(), shares(), shares(), any::<u64>());
@@ -60,7 +71,8 @@ pub(crate) fn settings() -> impl Strategy<Value = Settings> {
                 timing: if cut_through { Timing::CutThrough } else { Timing::StoreAndForward },
                 loss: if loss == 0.0 { Loss::None } else { Loss::Random(share(loss)) },
                 jitter: Duration::from_nanos(jitter),
-                reorder: (reorder > 0.0).then(|| Reorder { share: share(reorder), by: Duration::from_micros(300) }),
+                reorder: (reorder > 0.0)
+                    .then(|| Reorder { share: share(reorder), by: Duration::from_micros(300) }),
                 duplicate: share(duplicate),
                 corrupt: share(corrupt),
                 seed,

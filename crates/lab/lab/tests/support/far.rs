@@ -34,7 +34,11 @@ impl Far {
     pub(crate) fn receive(&mut self) -> Packet {
         let until = Instant::now() + PATIENCE;
         loop {
-            match self.port.receive(&mut self.landing, &mut self.memory, || Time::ZERO).expect("the port is there") {
+            match self
+                .port
+                .receive(&mut self.landing, &mut self.memory, || Time::ZERO)
+                .expect("the port is there")
+            {
                 Some(Received::Packet(packet)) => return packet,
                 Some(other) => panic!("{other:?}"),
                 None => assert!(Instant::now() < until, "nothing came"),
@@ -52,14 +56,19 @@ impl Far {
 }
 
 /// A box of so many ports with these lines, and their far ends.
-pub(crate) fn running(lines: &[Settings], forwarding: Forwarding, memory: Option<u64>) -> (Engine, Vec<Far>) {
+pub(crate) fn running(
+    lines: &[Settings],
+    forwarding: Forwarding,
+    memory: Option<u64>,
+) -> (Engine, Vec<Far>) {
     let (mut ports, mut fars) = (Vec::new(), Vec::new());
     for (at, settings) in lines.iter().enumerate() {
         let [near, far] = pair([&format!("p{at}"), &format!("far{at}")]).expect("sockets");
         ports.push((near, settings.clone()));
         fars.push(Far { port: far, landing: Landing::new(), memory: Memory::of_cells(200) });
     }
-    let memories = Memories::make(forwarding, &vec![false; lines.len()], lines.iter(), memory).expect("memory");
+    let memories = Memories::make(forwarding, &vec![false; lines.len()], lines.iter(), memory)
+        .expect("memory");
     let plan = Plan { memories: Some(memories), ..Plan::new(ports, forwarding) };
     (Engine::start(plan).expect("it starts"), fars)
 }

@@ -1,4 +1,5 @@
-//! Hosts of a test's own: threads in network namespaces that are gone with them, however the test ends.
+//! Hosts of a test's own: threads in network namespaces that are gone with them, however the test
+//! ends.
 
 use nix::sched::{CloneFlags, unshare};
 use sprat_lab::port::{PacketSpec, TapSpec};
@@ -26,9 +27,14 @@ impl Host {
         let (tasks, todo) = channel::<Task>();
         let (ready, made) = channel();
         let live = move || {
-            let entered = unshare(CloneFlags::CLONE_NEWNET).map_err(|error| format!("a network namespace: {error}"));
+            let entered = unshare(CloneFlags::CLONE_NEWNET)
+                .map_err(|error| format!("a network namespace: {error}"));
             let entered = entered.and_then(|()| ip("link set lo up"));
-            let own = format!("/proc/{}/task/{}/ns/net", std::process::id(), rustix::thread::gettid().as_raw_nonzero());
+            let own = format!(
+                "/proc/{}/task/{}/ns/net",
+                std::process::id(),
+                rustix::thread::gettid().as_raw_nonzero()
+            );
             let go_on = entered.is_ok();
             ready.send(entered.map(|()| own)).expect("somebody waits");
             if go_on {
@@ -46,7 +52,10 @@ impl Host {
     }
 
     /// Runs something inside, on a thread of its own.
-    pub(crate) fn start<R: Send + 'static>(&self, inside: impl FnOnce() -> R + Send + 'static) -> Running<R> {
+    pub(crate) fn start<R: Send + 'static>(
+        &self,
+        inside: impl FnOnce() -> R + Send + 'static,
+    ) -> Running<R> {
         let (sender, result) = channel();
         let task = move || {
             // A child thread is in the namespace of its parent.
@@ -110,16 +119,28 @@ impl<R> Running<R> {
 
 /// Runs `ip`, of iproute2.
 pub(crate) fn ip(words: &str) -> Result<(), String> {
-    let ran = Command::new("ip").args(words.split(' ')).output().map_err(|error| format!("ip: {error}"))?;
-    if ran.status.success() { Ok(()) } else { Err(format!("ip {words}: {}", String::from_utf8_lossy(&ran.stderr))) }
+    let ran = Command::new("ip")
+        .args(words.split(' '))
+        .output()
+        .map_err(|error| format!("ip: {error}"))?;
+    if ran.status.success() {
+        Ok(())
+    } else {
+        Err(format!("ip {words}: {}", String::from_utf8_lossy(&ran.stderr)))
+    }
 }
 
-/// Waits until the kernel has noticed that these interfaces are up: before, it drops what they are to send.
+/// Waits until the kernel has noticed that these interfaces are up: before, it drops what they are
+/// to send.
 pub(crate) fn wait_up<const N: usize>(interfaces: [&str; N]) {
     let until = Instant::now() + Duration::from_secs(30);
     for interface in interfaces {
         loop {
-            let told = Command::new("ip").args(["-o", "link", "show", interface]).output().expect("ip runs").stdout;
+            let told = Command::new("ip")
+                .args(["-o", "link", "show", interface])
+                .output()
+                .expect("ip runs")
+                .stdout;
             if String::from_utf8_lossy(&told).contains("state UP") {
                 break;
             }

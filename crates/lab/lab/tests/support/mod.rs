@@ -109,8 +109,10 @@ impl Sample {
 }
 
 fn folded(bytes: &[u8]) -> u16 {
-    let mut sum: u32 =
-        bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0))).sum();
+    let mut sum: u32 = bytes
+        .chunks(2)
+        .map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0)))
+        .sum();
     while sum >> 16 != 0 {
         sum = (sum & 0xffff) + (sum >> 16);
     }
@@ -133,7 +135,8 @@ pub(crate) fn packet_at(bytes: &[u8], memory: &mut Memory, now: Time) -> Packet 
 /// A UDP-less, flow-less frame of `len` Ethernet bytes that carries a number.
 pub(crate) fn numbered(number: u32, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; VNET_BYTES + len];
-    bytes[VNET_BYTES..VNET_BYTES + 14].copy_from_slice(&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x88, 0xb5]);
+    bytes[VNET_BYTES..VNET_BYTES + 14]
+        .copy_from_slice(&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x88, 0xb5]);
     bytes[VNET_BYTES + 14..VNET_BYTES + 18].copy_from_slice(&number.to_be_bytes());
     bytes
 }

@@ -14,8 +14,8 @@ pub(crate) fn delayed(delay: Duration) -> Settings {
     Settings { delay, ..Settings::default() }
 }
 
-/// Answers datagrams on a host until one is empty, at a port of the system's choice: one that was in use a moment ago may be held
-/// by a child process that another test is just starting.
+/// Answers datagrams on a host until one is empty, at a port of the system's choice: one that was
+/// in use a moment ago may be held by a child process that another test is just starting.
 pub(crate) fn echo(host: &Host) -> (Running<()>, u16) {
     let (bound, ready) = std::sync::mpsc::channel();
     let running = host.start(move || {
@@ -38,7 +38,8 @@ pub(crate) fn pings(host: &Host, to: &str, port: u16) -> Vec<Duration> {
         let socket = UdpSocket::bind("[::]:0").expect("a port");
         socket.set_read_timeout(Some(PATIENCE)).expect("a time");
         let mut buffer = [0; 2000];
-        // The first finds neighbours, and may come before the kernel has noticed that the link is up.
+        // The first finds neighbours, and may come before the kernel has noticed that the link is
+        // up.
         socket.set_read_timeout(Some(Duration::from_millis(500))).expect("a time");
         let until = Instant::now() + PATIENCE;
         loop {
@@ -54,7 +55,9 @@ pub(crate) fn pings(host: &Host, to: &str, port: u16) -> Vec<Duration> {
             let sent: Vec<Instant> = (0..8u8)
                 .map(|number| {
                     let now = Instant::now();
-                    socket.send_to(&[vec![round, number], vec![7; 900]].concat(), &to).expect("it can send");
+                    socket
+                        .send_to(&[vec![round, number], vec![7; 900]].concat(), &to)
+                        .expect("it can send");
                     now
                 })
                 .collect();

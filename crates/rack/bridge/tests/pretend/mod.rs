@@ -1,4 +1,5 @@
-//! A store and a home that take their time and fail when told, in one thread. The real ones are in `real.rs`.
+//! A store and a home that take their time and fail when told, in one thread. The real ones are in
+//! `real.rs`.
 
 use sprat_bridge::{Cell, Delivery, Error, Stored};
 use sprat_client::{Condition, Error as StoreError, Object, ValueType};
@@ -29,7 +30,12 @@ pub(crate) struct Shared(Arc<Mutex<World>>);
 
 impl Shared {
     pub(crate) fn new(choices: &[u8], faults: u8) -> Self {
-        Self(Arc::new(Mutex::new(World { choices: choices.to_vec(), faults, safe: 1, ..World::default() })))
+        Self(Arc::new(Mutex::new(World {
+            choices: choices.to_vec(),
+            faults,
+            safe: 1,
+            ..World::default()
+        })))
     }
 
     fn world(&self) -> MutexGuard<'_, World> {
@@ -82,7 +88,9 @@ impl World {
         self.at += 1;
         let choice = self.choices[self.at % self.choices.len()];
         // Around again it is another sequence.
-        choice.wrapping_mul(1 + 2 * u8::try_from(self.at / self.choices.len() % 100).expect("below a hundred"))
+        choice.wrapping_mul(
+            1 + 2 * u8::try_from(self.at / self.choices.len() % 100).expect("below a hundred"),
+        )
     }
 
     fn choose(&mut self, of: usize) -> usize {
@@ -96,7 +104,9 @@ impl World {
     fn arrive(&mut self, key: u8, stamp: i64, value: Option<Vec<u8>>) {
         match self.home.get(&key) {
             Some((known, _)) if *known > stamp => {}
-            Some((known, had)) if *known == stamp => assert_eq!(*had, value, "one write timestamp, one value"),
+            Some((known, had)) if *known == stamp => {
+                assert_eq!(*had, value, "one write timestamp, one value")
+            }
             _ => drop(self.home.insert(key, (stamp, value))),
         }
     }
@@ -119,7 +129,9 @@ impl World {
         }
         let version = self.memory.get(&key).map_or(self.safe, |(version, _)| version + 1);
         let wrote = match Cell::parse(value).expect("a cell") {
-            Cell::Dirty(value) => Some(Some(u64::from_le_bytes(value.try_into().expect("a number")))),
+            Cell::Dirty(value) => {
+                Some(Some(u64::from_le_bytes(value.try_into().expect("a number"))))
+            }
             Cell::Gone => Some(None),
             Cell::Clean(_) | Cell::Loading => None,
         };
@@ -144,12 +156,18 @@ pub(crate) struct Near(pub(crate) Shared);
 
 impl Near {
     /// Something is done between a question and its answer; now and then the answer is lost.
-    async fn ask<T>(&self, what: impl FnOnce(&mut World) -> Result<T, StoreError> + Send) -> Result<T, StoreError> {
+    async fn ask<T>(
+        &self,
+        what: impl FnOnce(&mut World) -> Result<T, StoreError> + Send,
+    ) -> Result<T, StoreError> {
         turn().await;
         let done = what(&mut self.0.world());
         turn().await;
         if self.0.fails() {
-            return Err(StoreError::Indeterminate { server: "one".to_owned(), waited: Duration::ZERO });
+            return Err(StoreError::Indeterminate {
+                server: "one".to_owned(),
+                waited: Duration::ZERO,
+            });
         }
         done
     }
@@ -160,8 +178,11 @@ impl sprat_bridge::Near for Near {
         let key = key[0];
         self.ask(move |world| {
             let value_type = ValueType::Bytes;
-            let object =
-                |(version, value): &(u64, Vec<u8>)| Object { version: *version, value: value.clone(), value_type };
+            let object = |(version, value): &(u64, Vec<u8>)| Object {
+                version: *version,
+                value: value.clone(),
+                value_type,
+            };
             Ok(world.memory.get(&key).map(object))
         })
     }
@@ -176,7 +197,11 @@ impl sprat_bridge::Near for Near {
         self.ask(move |world| world.put(key, &value, condition))
     }
 
-    fn remove(&self, key: &[u8], condition: Condition) -> impl Future<Output = Result<Option<u64>, StoreError>> + Send {
+    fn remove(
+        &self,
+        key: &[u8],
+        condition: Condition,
+    ) -> impl Future<Output = Result<Option<u64>, StoreError>> + Send {
         let key = key[0];
         self.ask(move |world| world.remove(key, condition))
     }
@@ -224,6 +249,8 @@ fn away() -> Error {
 /// Lets others go on.
 async fn turn() {
     let mut been = false;
-    std::future::poll_fn(move |_| if std::mem::replace(&mut been, true) { Poll::Ready(()) } else { Poll::Pending })
-        .await;
+    std::future::poll_fn(move |_| {
+        if std::mem::replace(&mut been, true) { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
 }

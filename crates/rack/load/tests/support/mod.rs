@@ -1,4 +1,5 @@
-//! A real Cassandra: one instance, by the files that a rack's would have, on a loopback address of its own.
+//! A real Cassandra: one instance, by the files that a rack's would have, on a loopback address of
+//! its own.
 
 use sprat_plan::Plan;
 use sprat_rack::{Instance, hosts, place};
@@ -17,9 +18,11 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// Starts one, and waits until it answers. None, and counted, where there are no jars or no java.
+    /// Starts one, and waits until it answers. None, and counted, where there are no jars or no
+    /// java.
     pub(crate) fn start() -> Option<Self> {
-        let library = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../target/tools/cassandra/lib");
+        let library =
+            PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../target/tools/cassandra/lib");
         let Ok(library) = library.canonicalize() else {
             skip("load on a real Cassandra: its jars are not here (scripts/setup fetches them)");
             return None;
@@ -54,7 +57,10 @@ impl Node {
 
     fn run(&self, what: &str) -> Output {
         let program = self.instance.home.join("instance");
-        Command::new(&program).arg(what).output().unwrap_or_else(|error| panic!("{}: {error}", program.display()))
+        Command::new(&program)
+            .arg(what)
+            .output()
+            .unwrap_or_else(|error| panic!("{}: {error}", program.display()))
     }
 
     /// Sends it a signal.

@@ -2,14 +2,15 @@
 
 use super::Fabric;
 
-/// Rounds of improvement from each beginning; each takes a pair at a time across, and most end by themselves.
+/// Rounds of improvement from each beginning; each takes a pair at a time across, and most end by
+/// themselves.
 const MAX_ROUNDS: usize = 64;
 
 /// Beginnings.
 const BEGINNINGS: usize = 8;
 
-/// Cables in the smallest cut found between two halves of the chassis. It is a bound from above: no other cut that was tried is
-/// smaller, and to be sure that none is takes forever.
+/// Cables in the smallest cut found between two halves of the chassis. It is a bound from above: no
+/// other cut that was tried is smaller, and to be sure that none is takes forever.
 #[must_use]
 pub fn bisection(fabric: &Fabric) -> usize {
     let starts = BEGINNINGS.min(fabric.stations);
@@ -27,14 +28,17 @@ fn improved(fabric: &Fabric, start: usize) -> usize {
     let mut best = cut(fabric, &here);
     for _ in 0..MAX_ROUNDS {
         let gain = |here: &[bool], station: usize| gain(fabric, here, station);
-        let (ours, theirs): (Vec<usize>, Vec<usize>) = (0..fabric.stations).partition(|station| here[*station]);
+        let (ours, theirs): (Vec<usize>, Vec<usize>) =
+            (0..fabric.stations).partition(|station| here[*station]);
         let Some(one) = ours.into_iter().max_by_key(|station| gain(&here, *station)) else { break };
         // A link between the two would be counted by both.
         let joined = |other: usize| {
             let links = fabric.neighbours(other).iter().filter(|neighbour| neighbour.switch == one);
             2 * links.map(|neighbour| count(fabric, neighbour.link)).sum::<i64>()
         };
-        let Some(other) = theirs.into_iter().max_by_key(|station| gain(&here, *station) - joined(*station)) else {
+        let Some(other) =
+            theirs.into_iter().max_by_key(|station| gain(&here, *station) - joined(*station))
+        else {
             break;
         };
         let before = here.clone();
@@ -71,7 +75,11 @@ fn settle(fabric: &Fabric, here: &mut [bool]) {
 /// Cables fewer in the cut if a switch goes to the other side.
 fn gain(fabric: &Fabric, here: &[bool], switch: usize) -> i64 {
     let side = |other: usize| if here[other] == here[switch] { -1 } else { 1 };
-    fabric.neighbours(switch).iter().map(|neighbour| side(neighbour.switch) * count(fabric, neighbour.link)).sum()
+    fabric
+        .neighbours(switch)
+        .iter()
+        .map(|neighbour| side(neighbour.switch) * count(fabric, neighbour.link))
+        .sum()
 }
 
 fn count(fabric: &Fabric, link: usize) -> i64 {

@@ -21,11 +21,13 @@ pub struct Failures {
     pub cut_off: usize,
     /// Most links between two chassis that still reach each other.
     pub diameter: usize,
-    /// Flows in the fullest cable when each chassis sends to each other, against without a failure.
+    /// Flows in the fullest cable when each chassis sends to each other, against without a
+    /// failure.
     pub load: f64,
 }
 
-/// What the failures of links do, and those of switches; none where there are none of a kind, or too many to look at.
+/// What the failures of links do, and those of switches; none where there are none of a kind, or
+/// too many to look at.
 #[must_use]
 pub fn failures(fabric: &Fabric, routes: Routes) -> [Option<Failures>; 2] {
     let whole = traffic(fabric, routes).all_to_all;
@@ -72,7 +74,11 @@ impl Fabric {
 
 /// By what a failure is worse than another, whole parts per million of load last.
 fn key(failure: &Failures) -> (usize, usize, u64) {
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a ratio of flows, not below zero")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a ratio of flows, not below zero"
+    )]
     let load = (failure.load * 1e6) as u64;
     (failure.cut_off, failure.diameter, load)
 }

@@ -1,7 +1,7 @@
 //! Switches and the links between them, as a graph, and what follows from it.
 //!
-//! Chassis come first among the switches: `0..stations` have servers, the others have none. A link has two directions,
-//! each with a number of its own: [`Fabric::directed`].
+//! Chassis come first among the switches: `0..stations` have servers, the others have none. A link
+//! has two directions, each with a number of its own: [`Fabric::directed`].
 
 mod bisection;
 mod failure;
@@ -21,7 +21,8 @@ pub const MAX_SWITCHES: usize = 1 << 17;
 /// Most pairs of neighbours.
 pub const MAX_LINKS: usize = 1 << 21;
 
-/// Most switches of a fabric whose links are looked at from each of them: more are only where all see the same.
+/// Most switches of a fabric whose links are looked at from each of them: more are only where all
+/// see the same.
 pub const MAX_EXAMINED: usize = 1_024;
 
 /// Most steps from switch to switch that looking at a fabric may take: seconds.
@@ -74,7 +75,8 @@ pub struct Fabric {
     pub switches: usize,
     /// The links between them.
     pub links: Vec<Link>,
-    /// Whether the fabric looks the same from each switch, each class of links apart, and each direction of those that have one.
+    /// Whether the fabric looks the same from each switch, each class of links apart, and each
+    /// direction of those that have one.
     pub symmetric: bool,
     /// Where each switch's neighbours begin in `all`, and where the last one's end.
     begin: Vec<usize>,
@@ -88,8 +90,15 @@ impl Fabric {
     /// If a link leads to none of them, or there are more of something than there may be.
     #[must_use]
     pub fn new(stations: usize, switches: usize, links: Vec<Link>, symmetric: bool) -> Self {
-        assert!((1..=switches).contains(&stations) && switches <= MAX_SWITCHES && links.len() <= MAX_LINKS);
-        assert!(!symmetric || stations == switches, "one with servers and one without do not see the same");
+        assert!(
+            (1..=switches).contains(&stations)
+                && switches <= MAX_SWITCHES
+                && links.len() <= MAX_LINKS
+        );
+        assert!(
+            !symmetric || stations == switches,
+            "one with servers and one without do not see the same"
+        );
         let mut begin = vec![0; switches + 1];
         for link in &links {
             begin[link.a + 1] += 1;
@@ -99,7 +108,9 @@ impl Fabric {
         let mut at = begin.clone();
         let mut all = vec![Neighbour { switch: 0, link: 0, directed: 0 }; 2 * links.len()];
         for (number, link) in links.iter().enumerate() {
-            for (from, to, directed) in [(link.a, link.b, 2 * number), (link.b, link.a, 2 * number + 1)] {
+            for (from, to, directed) in
+                [(link.a, link.b, 2 * number), (link.b, link.a, 2 * number + 1)]
+            {
                 all[at[from]] = Neighbour { switch: to, link: number, directed };
                 at[from] += 1;
             }
@@ -126,7 +137,8 @@ impl Fabric {
         if directed.is_multiple_of(2) { (link.a, link.b) } else { (link.b, link.a) }
     }
 
-    /// A switch's name: `c` with the number of a chassis, `s` with that of a switch without servers.
+    /// A switch's name: `c` with the number of a chassis, `s` with that of a switch without
+    /// servers.
     #[must_use]
     pub fn name(&self, switch: usize) -> String {
         match switch.checked_sub(self.stations) {

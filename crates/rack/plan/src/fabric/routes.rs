@@ -3,7 +3,8 @@
 use super::{Fabric, Neighbour, UNREACHED};
 use crate::spec::Routes;
 
-/// The ways to one chassis: of each switch the neighbours that are one link nearer. They cannot lead in a circle.
+/// The ways to one chassis: of each switch the neighbours that are one link nearer. They cannot
+/// lead in a circle.
 #[derive(Clone, Debug)]
 pub struct Routing {
     /// Where they lead.
@@ -20,14 +21,22 @@ impl Routing {
         Self { to, hops: fabric.hops(to), routes }
     }
 
-    /// Over which neighbours a switch sends what is to go there; none at its end, and where nothing leads.
-    pub fn next<'a>(&'a self, fabric: &'a Fabric, switch: usize) -> impl Iterator<Item = Neighbour> + 'a {
+    /// Over which neighbours a switch sends what is to go there; none at its end, and where nothing
+    /// leads.
+    pub fn next<'a>(
+        &'a self,
+        fabric: &'a Fabric,
+        switch: usize,
+    ) -> impl Iterator<Item = Neighbour> + 'a {
         let here = self.hops[switch];
-        let nearer = move |neighbour: &&Neighbour| here != UNREACHED && self.hops[neighbour.switch] < here;
+        let nearer =
+            move |neighbour: &&Neighbour| here != UNREACHED && self.hops[neighbour.switch] < here;
         let all = fabric.neighbours(switch).iter().filter(nearer).copied();
-        // By dimension and direction, not by name: so the order is the same from each switch of a symmetric fabric.
-        let order =
-            |neighbour: &Neighbour| (fabric.links[neighbour.link].class, neighbour.directed % 2, neighbour.link);
+        // By dimension and direction, not by name: so the order is the same from each switch of a
+        // symmetric fabric.
+        let order = |neighbour: &Neighbour| {
+            (fabric.links[neighbour.link].class, neighbour.directed % 2, neighbour.link)
+        };
         let first = match self.routes {
             Routes::Ecmp => None,
             Routes::Ordered => Some(all.clone().min_by_key(order)),
@@ -38,8 +47,8 @@ impl Routing {
     }
 }
 
-/// A link that waits for itself, by way of others, if frames wait for buffers instead of being dropped (lossless
-/// Ethernet): its number as a direction. None: they cannot.
+/// A link that waits for itself, by way of others, if frames wait for buffers instead of being
+/// dropped (lossless Ethernet): its number as a direction. None: they cannot.
 #[must_use]
 pub fn deadlock(fabric: &Fabric, routes: Routes) -> Option<usize> {
     let directions = 2 * fabric.links.len();
@@ -63,7 +72,8 @@ pub fn deadlock(fabric: &Fabric, routes: Routes) -> Option<usize> {
         list.sort_unstable();
         list.dedup();
     }
-    // Take away what waits for nothing that is left, until nothing changes: what remains waits in a circle.
+    // Take away what waits for nothing that is left, until nothing changes: what remains waits in a
+    // circle.
     let mut awaited_by = vec![Vec::new(); directions];
     let mut open: Vec<usize> = waits.iter().map(Vec::len).collect();
     for (waiting, list) in waits.iter().enumerate() {

@@ -1,12 +1,15 @@
-//! How far chassis are from each other, and what links carry when all send to all, and when all send to one.
+//! How far chassis are from each other, and what links carry when all send to all, and when all
+//! send to one.
 
 use super::{Fabric, Routing, UNREACHED};
 use crate::spec::Routes;
 
-/// What there is between chassis. Flows are those between chassis: where each has s servers, s x s times as many between servers.
+/// What there is between chassis. Flows are those between chassis: where each has s servers, s x s
+/// times as many between servers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Traffic {
-    /// Pairs of different chassis by the links between them: `hops[2]` are two apart. Both ways are counted.
+    /// Pairs of different chassis by the links between them: `hops[2]` are two apart. Both ways
+    /// are counted.
     pub hops: Vec<u64>,
     /// Pairs of chassis between which nothing leads.
     pub apart: u64,
@@ -27,7 +30,8 @@ impl Traffic {
     #[must_use]
     pub fn mean_hops(&self) -> f64 {
         let pairs: u64 = self.hops.iter().sum();
-        let links: u64 = self.hops.iter().enumerate().map(|(hops, pairs)| hops as u64 * pairs).sum();
+        let links: u64 =
+            self.hops.iter().enumerate().map(|(hops, pairs)| hops as u64 * pairs).sum();
         if pairs == 0 { 0.0 } else { links as f64 / pairs as f64 }
     }
 }
@@ -52,14 +56,16 @@ pub fn traffic(fabric: &Fabric, routes: Routes) -> Traffic {
             }
         }
         let flows = flows(fabric, &routing);
-        let fullest = flows.iter().enumerate().map(|(directed, flows)| per_cable(fabric, directed, *flows));
+        let fullest =
+            flows.iter().enumerate().map(|(directed, flows)| per_cable(fabric, directed, *flows));
         found.incast = fullest.fold(found.incast, f64::max);
         carried.iter_mut().zip(&flows).for_each(|(sum, flows)| *sum += flows);
     }
     if fabric.symmetric {
         found.all_to_all = by_class(fabric, &carried);
     } else {
-        let fullest = carried.iter().enumerate().map(|(directed, flows)| per_cable(fabric, directed, *flows));
+        let fullest =
+            carried.iter().enumerate().map(|(directed, flows)| per_cable(fabric, directed, *flows));
         found.all_to_all = fullest.fold(0.0, f64::max);
     }
     found
@@ -78,7 +84,9 @@ fn flows(fabric: &Fabric, routing: &Routing) -> Vec<f64> {
     passing[..fabric.stations].fill(1.0);
     let mut flows = vec![0.0; 2 * fabric.links.len()];
     for switch in far_to_near.into_iter().filter(|switch| *switch != routing.to) {
-        let ways = routing.next(fabric, switch).map(|way| fabric.links[way.link].count).sum::<usize>() as f64;
+        let ways =
+            routing.next(fabric, switch).map(|way| fabric.links[way.link].count).sum::<usize>()
+                as f64;
         for way in routing.next(fabric, switch) {
             let part = passing[switch] * fabric.links[way.link].count as f64 / ways;
             flows[way.directed] += part;
@@ -88,8 +96,8 @@ fn flows(fabric: &Fabric, routing: &Routing) -> Vec<f64> {
     flows
 }
 
-/// Where all switches see the same, the flows to all of them are those to one, dealt out evenly to the links of each class and
-/// direction.
+/// Where all switches see the same, the flows to all of them are those to one, dealt out evenly to
+/// the links of each class and direction.
 fn by_class(fabric: &Fabric, to_one: &[f64]) -> f64 {
     let kind = |directed: usize| {
         let link = &fabric.links[directed / 2];
@@ -103,5 +111,9 @@ fn by_class(fabric: &Fabric, to_one: &[f64]) -> f64 {
     for neighbour in fabric.neighbours(0) {
         cables[kind(neighbour.directed)] += fabric.links[neighbour.link].count;
     }
-    flows.iter().zip(&cables).map(|(flows, cables)| flows / (*cables).max(1) as f64).fold(0.0, f64::max)
+    flows
+        .iter()
+        .zip(&cables)
+        .map(|(flows, cables)| flows / (*cables).max(1) as f64)
+        .fold(0.0, f64::max)
 }

@@ -20,7 +20,8 @@ const PICOS: f64 = 1e12;
 struct Port {
     /// What a byte takes.
     byte: f64,
-    /// What it may hold of frames that wait, in time; none: a server's own, which waits for its port.
+    /// What it may hold of frames that wait, in time; none: a server's own, which waits for its
+    /// port.
     buffer: Option<Time>,
     free: Time,
     busy: Time,
@@ -40,7 +41,8 @@ struct Frame {
     at: u32,
 }
 
-/// What happens next at a time; the number keeps what happens at once in the order in which it came about.
+/// What happens next at a time; the number keeps what happens at once in the order in which it came
+/// about.
 type Event = Reverse<(Time, u64, Happening)>;
 
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -136,7 +138,8 @@ impl<'a> Engine<'a> {
             Pattern::OneByOne => self.ask_any(0, random),
             Pattern::Incast => self.ask_first(0, random),
             Pattern::Load(load) => {
-                // An answer takes its bytes of a server's ports; requests come to all servers together at random times.
+                // An answer takes its bytes of a server's ports; requests come to all servers
+                // together at random times.
                 let wire: u64 = self.frames[1].iter().sum();
                 let spec = &self.paths.plan.spec.server;
                 let ports = spec.port_rate.0 * spec.ports as f64 / 8.0;
@@ -187,7 +190,10 @@ impl<'a> Engine<'a> {
         let count = self.frames[usize::from(back)].len();
         for number in 0..count {
             let bytes = u32::try_from(self.frames[usize::from(back)][number]).unwrap_or(u32::MAX);
-            self.pass(Frame { request, back, last: number + 1 == count, bytes, at_server: true, at }, random);
+            self.pass(
+                Frame { request, back, last: number + 1 == count, bytes, at_server: true, at },
+                random,
+            );
         }
     }
 
@@ -195,7 +201,11 @@ impl<'a> Engine<'a> {
     fn pass(&mut self, frame: Frame, random: &mut dyn FnMut() -> u64) {
         let Request { from, to, flow, .. } = self.requests[frame.request as usize];
         let (target, flow) = if frame.back { (from, Chance::new(flow).draw()) } else { (to, flow) };
-        let at = if frame.at_server { Node::Server(frame.at as usize) } else { Node::Switch(frame.at as usize) };
+        let at = if frame.at_server {
+            Node::Server(frame.at as usize)
+        } else {
+            Node::Switch(frame.at as usize)
+        };
         let (number, next) = self.paths.next(at, target, flow);
         let port = &mut self.ports[number];
         let takes = picos(f64::from(frame.bytes) * port.byte);
@@ -223,8 +233,10 @@ impl<'a> Engine<'a> {
                 let ready = match self.switch.forwarding {
                     Forwarding::StoreAndForward => tail + delay,
                     Forwarding::CutThrough => {
-                        // Its head is enough, unless what is to come would come too late for a faster port.
-                        let head = start + picos((HEADER_BYTES.min(u64::from(frame.bytes))) as f64 * byte);
+                        // Its head is enough, unless what is to come would come too late for a
+                        // faster port.
+                        let head =
+                            start + picos((HEADER_BYTES.min(u64::from(frame.bytes))) as f64 * byte);
                         let (port, _) = self.paths.next(next, target, flow);
                         let faster = picos(f64::from(frame.bytes) * self.ports[port].byte);
                         head.max(tail.saturating_sub(faster)) + delay
@@ -267,7 +279,11 @@ impl<'a> Engine<'a> {
         let fullest = (0..self.ports.len()).max_by_key(|port| self.ports[*port].busy).unwrap_or(0);
         let bits = answered as f64 * self.workload.answer as f64 * 8.0;
         Report {
-            by_hops: took.into_iter().enumerate().filter_map(|(hops, took)| latency(hops, took)).collect(),
+            by_hops: took
+                .into_iter()
+                .enumerate()
+                .filter_map(|(hops, took)| latency(hops, took))
+                .collect(),
             lost: self.requests.len() - answered,
             frames: self.sent,
             backlog: Bytes(self.backlog.round()),
@@ -290,7 +306,11 @@ fn time(seconds: f64) -> Time {
 }
 
 fn picos(picos: f64) -> Time {
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not below zero, and far from the end")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "not below zero, and far from the end"
+    )]
     let time = picos.round() as Time;
     time
 }

@@ -1,8 +1,10 @@
-//! Requests over a plan, frame by frame, on virtual time: what latency its network gives, by how far servers are apart.
+//! Requests over a plan, frame by frame, on virtual time: what latency its network gives, by how
+//! far servers are apart.
 //!
-//! A request goes from a server to another as one frame or several; when its last bit is in, and the other has taken its
-//! time for it, the answer comes back the same way. Each port sends one frame after the other; what does not fit into its buffer
-//! is lost, and the request with it: nothing here sends again. Servers' own time, for sending and receiving, is the caller's to
+//! A request goes from a server to another as one frame or several; when its last bit is in, and
+//! the other has taken its time for it, the answer comes back the same way. Each port sends one
+//! frame after the other; what does not fit into its buffer is lost, and the request with it:
+//! nothing here sends again. Servers' own time, for sending and receiving, is the caller's to
 //! add; what is here is the network.
 
 mod engine;
@@ -15,7 +17,8 @@ use path::Paths;
 use serde::Serialize;
 use sprat_chance::Chance;
 
-/// What a frame of a request has in front of its payload: Ethernet, IPv4, UDP, and a transport's own 16 bytes.
+/// What a frame of a request has in front of its payload: Ethernet, IPv4, UDP, and a transport's
+/// own 16 bytes.
 pub const HEADER_BYTES: u64 = 14 + 20 + 8 + 16;
 
 /// What a frame takes on the wire besides: preamble, check sequence, and the gap to the next.
@@ -58,7 +61,8 @@ pub struct Workload {
 pub enum Pattern {
     /// One request at a time, between servers by chance: the network is empty.
     OneByOne,
-    /// All servers ask others by chance, at random times, so often that answers take this part of a server's ports.
+    /// All servers ask others by chance, at random times, so often that answers take this part of a
+    /// server's ports.
     Load(f64),
     /// All servers ask the first at once for an answer, again when all have come.
     Incast,
@@ -129,7 +133,11 @@ fn check(plan: &Plan, workload: &Workload) -> Result<(), SimulateError> {
     let error = |what, value: String, want: String| Err(SimulateError { what, value, want });
     let servers = plan.summary.capacity.servers;
     if !(2..=MAX_SERVERS).contains(&servers) {
-        return error("servers", servers.to_string(), format!("2 to {MAX_SERVERS} of them in a simulation"));
+        return error(
+            "servers",
+            servers.to_string(),
+            format!("2 to {MAX_SERVERS} of them in a simulation"),
+        );
     }
     if !(1..=MAX_REQUESTS).contains(&workload.requests) {
         return error("requests", workload.requests.to_string(), format!("1 to {MAX_REQUESTS}"));

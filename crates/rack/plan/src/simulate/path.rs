@@ -10,7 +10,8 @@ pub(super) enum Node {
     Switch(usize),
 }
 
-/// All ports of a plan by number: each server's to its switch, its switch's to each, then each cable's two directions.
+/// All ports of a plan by number: each server's to its switch, its switch's to each, then each
+/// cable's two directions.
 #[derive(Debug)]
 pub(super) struct Paths<'a> {
     pub(super) plan: &'a Plan,
@@ -57,8 +58,8 @@ impl<'a> Paths<'a> {
         self.routing[self.chassis(to)].hops[self.chassis(from)] as usize
     }
 
-    /// By which port a frame leaves where it is for a server, and where it is then. `flow` decides between equal ways: all
-    /// frames of a message take the same.
+    /// By which port a frame leaves where it is for a server, and where it is then. `flow` decides
+    /// between equal ways: all frames of a message take the same.
     pub(super) fn next(&self, at: Node, to: usize, flow: u64) -> (usize, Node) {
         let switch = match at {
             Node::Server(server) => {
@@ -88,7 +89,8 @@ impl<'a> Paths<'a> {
     /// A port in words.
     pub(super) fn name(&self, port: usize) -> String {
         let layout = self.plan.layout();
-        let server = |number: usize| layout.server(number / self.servers, number % self.servers).name;
+        let server =
+            |number: usize| layout.server(number / self.servers, number % self.servers).name;
         let per_side = self.count() * self.ports;
         if port < per_side {
             return format!("{} to its switch", server(port / self.ports));

@@ -34,7 +34,8 @@ pub struct Cassandra {
     pub heap: Option<Bytes>,
     /// Who collects what is left on it; by its size unless told.
     pub collector: Option<Collector>,
-    /// Addresses of all instances, server by server; unless listed they are taken from `[addresses]`, each after its server's.
+    /// Addresses of all instances, server by server; unless listed they are taken from
+    /// `[addresses]`, each after its server's.
     #[serde(default)]
     pub addresses: AddressList,
     /// Instances that others ask who is there: on as many different servers, where there are.
@@ -119,7 +120,8 @@ impl Cassandra {
         if let Some(heap) = self.heap
             && heap.times(self.instances as f64).0 > server.memory.0
         {
-            let want = format!("{} instances to fit into the server's {}", self.instances, server.memory);
+            let want =
+                format!("{} instances to fit into the server's {}", self.instances, server.memory);
             return Err(value("cassandra.heap", heap.to_string(), want));
         }
         Ok(())

@@ -43,7 +43,12 @@ pub(crate) fn value(key: &'static str, value: String, want: impl Into<String>) -
     SpecError::Value { key, value, want: want.into() }
 }
 
-pub(crate) fn within(key: &'static str, count: usize, least: usize, most: usize) -> Result<(), SpecError> {
+pub(crate) fn within(
+    key: &'static str,
+    count: usize,
+    least: usize,
+    most: usize,
+) -> Result<(), SpecError> {
     if (least..=most).contains(&count) {
         return Ok(());
     }

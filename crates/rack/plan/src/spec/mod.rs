@@ -10,7 +10,9 @@ pub use self::cassandra::{Cassandra, Collector, Picked, Racks};
 pub use self::error::SpecError;
 pub use self::fabric::{Fabric, Routes};
 pub use self::hardware::{Chassis, Forwarding, Server, Switch};
-pub use self::limits::{MAX_INSTANCES, MAX_PARTS, MAX_REPLICATION, MAX_SEEDS, MAX_SERVERS, MAX_SPEC_BYTES, MAX_TOKENS};
+pub use self::limits::{
+    MAX_INSTANCES, MAX_PARTS, MAX_REPLICATION, MAX_SEEDS, MAX_SERVERS, MAX_SPEC_BYTES, MAX_TOKENS,
+};
 
 use self::error::{PLAIN, is_plain};
 pub(crate) use self::error::{plain_path, value, within};
@@ -66,7 +68,8 @@ pub struct Spec {
     /// What others say that the rack has; the plan says what of that follows.
     #[serde(default)]
     pub claims: BTreeMap<String, String>,
-    /// Instances on the ring, by their names; none: nobody is there yet, and all of the plan begin together. Nobody describes it.
+    /// Instances on the ring, by their names; none: nobody is there yet, and all of the plan begin
+    /// together. Nobody describes it.
     #[serde(skip)]
     pub members: Option<BTreeMap<String, Member>>,
 }
@@ -79,7 +82,8 @@ pub struct Addresses {
     pub v4: Ipv4Net,
     /// And a /64 of these.
     pub v6: Ipv6Net,
-    /// Servers that a chassis has addresses for: those of others stay what they are while it has no more. As many as it has, unless told.
+    /// Servers that a chassis has addresses for: those of others stay what they are while it has
+    /// no more. As many as it has, unless told.
     pub servers: Option<usize>,
     /// Instances that a server has addresses for, likewise.
     pub instances: Option<usize>,
@@ -88,7 +92,8 @@ pub struct Addresses {
 impl Default for Addresses {
     fn default() -> Self {
         let v4 = Ipv4Net::new_assert(std::net::Ipv4Addr::new(10, 0, 0, 0), 8);
-        let v6 = Ipv6Net::new_assert(std::net::Ipv6Addr::new(0xfd53, 0x7072, 0x6170, 0, 0, 0, 0, 0), 44);
+        let v6 =
+            Ipv6Net::new_assert(std::net::Ipv6Addr::new(0xfd53, 0x7072, 0x6170, 0, 0, 0, 0, 0), 44);
         Self { v4, v6, servers: None, instances: None }
     }
 }
@@ -103,14 +108,16 @@ pub struct Provision {
     pub base: String,
     /// Where Cassandra's jars are.
     pub library: String,
-    /// Whether hosts share a kernel, and so its clock and disks: namespaces on one machine do. Nobody describes it.
+    /// Whether hosts share a kernel, and so its clock and disks: namespaces on one machine do.
+    /// Nobody describes it.
     #[serde(skip)]
     pub shared: bool,
 }
 
 impl Default for Provision {
     fn default() -> Self {
-        let [user, base, library] = ["root", "/srv/sprat", "/opt/sprat/cassandra/lib"].map(str::to_owned);
+        let [user, base, library] =
+            ["root", "/srv/sprat", "/opt/sprat/cassandra/lib"].map(str::to_owned);
         Self { user, base, library, shared: false }
     }
 }
@@ -124,7 +131,8 @@ impl Spec {
         if text.len() > MAX_SPEC_BYTES {
             return Err(SpecError::Long(text.len()));
         }
-        let spec: Self = toml::from_str(text).map_err(|error| SpecError::Toml(error.to_string()))?;
+        let spec: Self =
+            toml::from_str(text).map_err(|error| SpecError::Toml(error.to_string()))?;
         spec.check()?;
         Ok(spec)
     }
@@ -137,7 +145,9 @@ impl Spec {
         if !is_plain(&provision.user) {
             return Err(value("provision.user", format!("{:?}", provision.user), PLAIN));
         }
-        for (key, path) in [("provision.base", &provision.base), ("provision.library", &provision.library)] {
+        for (key, path) in
+            [("provision.base", &provision.base), ("provision.library", &provision.library)]
+        {
             plain_path(key, path)?;
         }
         let counts = [
@@ -150,9 +160,15 @@ impl Spec {
             ("chassis.split", self.chassis.split, 1, 16),
             ("fabric.links", self.fabric.links, 1, 64),
         ];
-        counts.into_iter().try_for_each(|(key, count, least, most)| within(key, count, least, most))?;
+        counts
+            .into_iter()
+            .try_for_each(|(key, count, least, most)| within(key, count, least, most))?;
         if self.server.port_rate.0 <= 0.0 {
-            return Err(value("server.port-rate", self.server.port_rate.to_string(), "more than nothing"));
+            return Err(value(
+                "server.port-rate",
+                self.server.port_rate.to_string(),
+                "more than nothing",
+            ));
         }
         let per_cycle = [
             ("server.ops-per-cycle", self.server.ops_per_cycle),
@@ -190,18 +206,22 @@ impl Spec {
 impl Spec {
     /// Sees that filesystems of instances are as many as instances on a server.
     fn check_mounts(&self) -> Result<(), SpecError> {
-        let Some(mounts) = self.storage.as_ref().map(|storage| &storage.mounts).filter(|mounts| !mounts.is_empty())
+        let Some(mounts) = self
+            .storage
+            .as_ref()
+            .map(|storage| &storage.mounts)
+            .filter(|mounts| !mounts.is_empty())
         else {
             return Ok(());
         };
         let instances = self.cassandra.as_ref().map_or(0, |cassandra| cassandra.instances);
         if mounts.len() != instances {
-            let want = format!("one for each of the {instances} instances of Cassandra on a server");
+            let want =
+                format!("one for each of the {instances} instances of Cassandra on a server");
             return Err(value("storage.mounts", format!("{mounts:?}"), want));
         }
         if self.store.is_some() || self.etcd.is_some() {
-            let want =
-                "no [store] and no [etcd] beside them: their data is below provision.base, on none of these disks";
+            let want = "no [store] and no [etcd] beside them: their data is below provision.base, on none of these disks";
             return Err(value("storage.mounts", format!("{mounts:?}"), want));
         }
         Ok(())

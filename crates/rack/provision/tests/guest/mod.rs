@@ -14,8 +14,9 @@ use std::time::{Duration, Instant};
 /// Long enough for a guest to start, on a machine that has other work.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// How long a guest may take to start again by itself. One in a hundred or so never does: User-Mode Linux stops for ever
-/// in the kernel's last step, after systemd has unmounted everything and written `Stopping MD` on the console.
+/// How long a guest may take to start again by itself. One in a hundred or so never does: User-Mode
+/// Linux stops for ever in the kernel's last step, after systemd has unmounted everything and
+/// written `Stopping MD` on the console.
 const REBOOT_PATIENCE: Duration = Duration::from_secs(90);
 
 /// Tests of a process that have a rack at once have different numbers.
@@ -33,7 +34,8 @@ pub(crate) struct Rack {
 }
 
 impl Rack {
-    /// Two guests that run, with what is said besides in their description; none where that cannot be on this machine.
+    /// Two guests that run, with what is said besides in their description; none where that cannot
+    /// be on this machine.
     pub(crate) fn up(more: &str) -> Option<Self> {
         Self::of(2, "256MiB", more)
     }
@@ -56,7 +58,8 @@ impl Rack {
         };
         let why = why.or_else(|| {
             let ansible = tools.join("ansible/bin/ansible-playbook");
-            (!ansible.exists()).then(|| format!("there is no {} (scripts/setup fetches it)", ansible.display()))
+            (!ansible.exists())
+                .then(|| format!("there is no {} (scripts/setup fetches it)", ansible.display()))
         });
         if let Some(why) = why {
             skip(&format!("a rack of guests: {why}"));
@@ -74,7 +77,9 @@ impl Rack {
         let plan = plan(&local, &format!("{toml}{more}"));
         let mut rack = Self { folder, local, plan, hosts: Vec::new(), tools, toml, _state: state };
         rack.describe(more);
-        rack.local.up(&rack.plan, &rack.hosts).unwrap_or_else(|error| panic!("{error}\n{}", rack.consoles()));
+        rack.local
+            .up(&rack.plan, &rack.hosts)
+            .unwrap_or_else(|error| panic!("{error}\n{}", rack.consoles()));
         Some(rack)
     }
 
@@ -96,9 +101,11 @@ impl Rack {
 
     /// Runs a playbook.
     pub(crate) fn only(&self, name: &str, more: &[&str]) -> (String, Result<Vec<Recap>, Error>) {
-        let reach = Reach { ansible: Some(self.tools.join("ansible")), ..self.local.reach(self.name()) };
+        let reach =
+            Reach { ansible: Some(self.tools.join("ansible")), ..self.local.reach(self.name()) };
         let mut all = String::new();
-        let recaps = playbook(&self.folder, &reach, name, more, &mut |line| all += &format!("{line}\n"));
+        let recaps =
+            playbook(&self.folder, &reach, name, more, &mut |line| all += &format!("{line}\n"));
         (all, recaps)
     }
 
@@ -122,11 +129,13 @@ impl Rack {
     }
 
     pub(crate) fn ask(&self, host: usize, command: &str) -> String {
-        self.try_ask(host, command).unwrap_or_else(|error| panic!("{}: {error}", self.hosts[host].name))
+        self.try_ask(host, command)
+            .unwrap_or_else(|error| panic!("{}: {error}", self.hosts[host].name))
     }
 
-    /// Has a guest start again, and waits until it answers. When its reboot does not come, all guests are ended from
-    /// outside, by their processes' ids, and started again: what they wrote is on their disks by then.
+    /// Has a guest start again, and waits until it answers. When its reboot does not come, all
+    /// guests are ended from outside, by their processes' ids, and started again: what they
+    /// wrote is on their disks by then.
     pub(crate) fn restart(&self, host: usize) {
         let boot = "cat /proc/sys/kernel/random/boot_id";
         let before = self.ask(host, &format!("sync; {boot}"));
@@ -142,9 +151,16 @@ impl Rack {
         };
         let _ = self.try_ask(host, "reboot"); // the connection ends with it
         if !comes(REBOOT_PATIENCE) {
-            eprintln!("{}: its reboot did not end; it is ended from outside", self.hosts[host].name);
-            self.local.down(self.name()).unwrap_or_else(|error| panic!("{error}\n{}", self.consoles()));
-            self.local.up(&self.plan, &self.hosts).unwrap_or_else(|error| panic!("{error}\n{}", self.consoles()));
+            eprintln!(
+                "{}: its reboot did not end; it is ended from outside",
+                self.hosts[host].name
+            );
+            self.local
+                .down(self.name())
+                .unwrap_or_else(|error| panic!("{error}\n{}", self.consoles()));
+            self.local
+                .up(&self.plan, &self.hosts)
+                .unwrap_or_else(|error| panic!("{error}\n{}", self.consoles()));
             assert!(comes(PATIENCE), "it does not come back: {}", self.consoles());
         }
         self.ask(host, "systemctl is-system-running --wait || true"); // all that starts has started
@@ -153,7 +169,8 @@ impl Rack {
     /// The last words of all guests.
     fn consoles(&self) -> String {
         let console = |host: &Host| {
-            let text = std::fs::read(self.folder.file(&format!("hosts/{}/console.log", host.name))).unwrap_or_default();
+            let text = std::fs::read(self.folder.file(&format!("hosts/{}/console.log", host.name)))
+                .unwrap_or_default();
             String::from_utf8_lossy(&text[text.len().saturating_sub(2_000)..]).into_owned()
         };
         self.hosts.iter().map(console).collect()

@@ -49,7 +49,8 @@ impl Log {
         self.tombstone_bytes > left / TOMBSTONE_SHARE
     }
 
-    /// Segments that may be chosen, with their slots: a window of all of them that moves on from choice to choice.
+    /// Segments that may be chosen, with their slots: a window of all of them that moves on from
+    /// choice to choice.
     fn candidates(&mut self) -> impl Iterator<Item = (u32, &Segment)> {
         let count = self.memory.slot_count();
         let from = if count > CHOICE_SCAN_MAX { self.cleaner.cursor % count } else { 0 };
@@ -62,8 +63,8 @@ impl Log {
         })
     }
 
-    /// Whether a segment's entries may be moved within the memory. A combination's sources may: it knows no more of
-    /// them than that their first extent is next.
+    /// Whether a segment's entries may be moved within the memory. A combination's sources may: it
+    /// knows no more of them than that their first extent is next.
     pub(super) fn may_be_moved(&self, slot: u32, segment: &Segment) -> bool {
         let compacted = self.cleaner.compaction.as_ref().is_some_and(|job| job.slot == slot);
         segment.closed && !segment.cleaned && segment.pins == 0 && !compacted
@@ -109,12 +110,16 @@ impl Log {
             .candidates()
             .map(|(slot, segment)| {
                 let live = live_estimate(segment, reclaimed);
-                let score =
-                    if oldest_first { 0.0 } else { score(live, segment_bytes, position - segment.birth, memory) };
+                let score = if oldest_first {
+                    0.0
+                } else {
+                    score(live, segment_bytes, position - segment.birth, memory)
+                };
                 (-score, segment.id, slot)
             })
             .collect();
-        let by_score = |a: &(f64, u64, u32), b: &(f64, u64, u32)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
+        let by_score =
+            |a: &(f64, u64, u32), b: &(f64, u64, u32)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
         if order.len() > SOURCES_MAX {
             order.select_nth_unstable_by(SOURCES_MAX, by_score);
             order.truncate(SOURCES_MAX);
@@ -154,15 +159,16 @@ impl Log {
     }
 }
 
-/// Bytes that are alive, as far as can be told: tombstones are not told when what they guard against goes, so
-/// once anything went, half of them count as dead.
+/// Bytes that are alive, as far as can be told: tombstones are not told when what they guard
+/// against goes, so once anything went, half of them count as dead.
 fn live_estimate(segment: &Segment, reclaimed: u64) -> usize {
     if segment.looked == reclaimed { segment.live } else { segment.live - segment.tombstones / 2 }
 }
 
-/// Benefit over cost of cleaning a segment: (1 - u) / (1 + u), times a weight of its age between a half and three halves. What
-/// has been there for long will stay, so the room won from it lasts; but with a weight that grows without bound, as
-/// is usual for disks, old segments are taken again and again for next to nothing when writes are spread evenly.
+/// Benefit over cost of cleaning a segment: (1 - u) / (1 + u), times a weight of its age between a
+/// half and three halves. What has been there for long will stay, so the room won from it lasts;
+/// but with a weight that grows without bound, as is usual for disks, old segments are taken again
+/// and again for next to nothing when writes are spread evenly.
 #[expect(clippy::cast_precision_loss, reason = "a heuristic")]
 fn score(live: usize, bytes: usize, age: u64, memory: usize) -> f64 {
     let used = live as f64 / bytes.max(1) as f64;

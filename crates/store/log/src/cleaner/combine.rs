@@ -31,20 +31,20 @@ impl Combination {
     }
 }
 
-/// A finished combination: the cleaned segments may go once the survivors are durable and a durable digest
-/// lists them instead.
+/// A finished combination: the cleaned segments may go once the survivors are durable and a durable
+/// digest lists them instead.
 #[derive(Debug)]
 pub(crate) struct Batch {
     cleaned: Vec<u64>,
     survivors: Vec<u32>,
-    /// Where the log was when it was finished. What was left out had been overwritten or removed by then, and must not be missed
-    /// should the log be cut before that is durable.
+    /// Where the log was when it was finished. What was left out had been overwritten or removed
+    /// by then, and must not be missed should the log be cut before that is durable.
     position: u64,
 }
 
 impl Log {
-    /// Goes on with the combination under way, or begins one if that is worthwhile. True if it did something; false too
-    /// when it has to wait for memory.
+    /// Goes on with the combination under way, or begins one if that is worthwhile. True if it did
+    /// something; false too when it has to wait for memory.
     pub(super) fn combine_step(&mut self, budget: &mut Budget, forced: bool) -> bool {
         let mut job = match self.cleaner.combination.take() {
             Some(job) => job,
@@ -59,7 +59,8 @@ impl Log {
                 self.finish_combination(job);
                 return true;
             };
-            if self.cleaner.compaction.as_ref().is_some_and(|compaction| compaction.slot == source) {
+            if self.cleaner.compaction.as_ref().is_some_and(|compaction| compaction.slot == source)
+            {
                 break;
             }
             let Some(&extent) = self.memory.segment(source).extents.first() else {
@@ -87,7 +88,8 @@ impl Log {
                     };
                     self.relocate(visit, live, to);
                     self.cleaner.stats.combined_bytes += visit.len as u64;
-                    let tombstone = if matches!(live, super::Live::Tombstone) { visit.len } else { 0 };
+                    let tombstone =
+                        if matches!(live, super::Live::Tombstone) { visit.len } else { 0 };
                     for (slot, gains) in [(source, false), (job.survivor, true)] {
                         let segment = self.memory.segment_mut(slot);
                         if gains {
@@ -130,8 +132,9 @@ impl Log {
         Some(Combination { sources: sources.into(), cleaned, survivor: NO_SLOT, survivors, birth })
     }
 
-    /// Bytes that a combination may move: `None` when there is not even room on disk for one survivor, and the head that
-    /// lists it. A crash may leave that little; a survivor's half is sure to fit into one.
+    /// Bytes that a combination may move: `None` when there is not even room on disk for one
+    /// survivor, and the head that lists it. A crash may leave that little; a survivor's half
+    /// is sure to fit into one.
     fn most_combined(&self) -> Option<usize> {
         let segment_bytes = self.config.segment_bytes;
         match self.disk_room() {
@@ -164,7 +167,12 @@ impl Log {
         }
         let id = self.memory.next_id;
         let slot = self.memory.add(id, Role::Survivor, job.birth);
-        let header = SegmentHeader { id, safe_version: self.safe_version, role: Role::Survivor, digest: Vec::new() };
+        let header = SegmentHeader {
+            id,
+            safe_version: self.safe_version,
+            role: Role::Survivor,
+            digest: Vec::new(),
+        };
         if let Err(no_room) = self.append_header(slot, &header, REMOVALS) {
             self.memory.abandon(slot);
             return Err(no_room);
@@ -205,23 +213,27 @@ impl Log {
         }
         let Combination { cleaned, survivors, .. } = job;
         match self.config.durability {
-            Durability::Tracked => {
-                self.cleaner.batches.push_back(Batch { cleaned, survivors, position: self.position })
-            }
+            Durability::Tracked => self.cleaner.batches.push_back(Batch {
+                cleaned,
+                survivors,
+                position: self.position,
+            }),
             Durability::Volatile => cleaned.into_iter().for_each(|id| self.memory.forget(id)),
         }
     }
 
-    /// Finished combinations, oldest first, whose survivors are durable, and what outdated the rest too.
+    /// Finished combinations, oldest first, whose survivors are durable, and what outdated the rest
+    /// too.
     pub(crate) fn durable_batches(&self) -> usize {
         let position = self.durable_position();
         let is_durable = |&slot: &u32| self.memory.segment(slot).wholly_durable();
-        let durable = |batch: &&Batch| batch.position <= position && batch.survivors.iter().all(is_durable);
+        let durable =
+            |batch: &&Batch| batch.position <= position && batch.survivors.iter().all(is_durable);
         self.cleaner.batches.iter().take_while(durable).count()
     }
 
-    /// Ids of the segments that a head opened now lists: with the survivors of the first `batches` finished combinations
-    /// in place of what was cleaned into them.
+    /// Ids of the segments that a head opened now lists: with the survivors of the first `batches`
+    /// finished combinations in place of what was cleaned into them.
     pub(crate) fn digest(&self, batches: usize) -> Vec<u64> {
         let ready = self.cleaner.batches.iter().take(batches);
         let (mut gone, mut come) = (Vec::new(), Vec::new());
@@ -232,13 +244,19 @@ impl Log {
         gone.sort_unstable();
         come.sort_unstable();
         let listed = |id: u64, slot: u32| {
-            (self.memory.segment(slot).listed && gone.binary_search(&id).is_err()) || come.binary_search(&id).is_ok()
+            (self.memory.segment(slot).listed && gone.binary_search(&id).is_err())
+                || come.binary_search(&id).is_ok()
         };
-        self.memory.by_id.iter().filter(|&(&id, &slot)| listed(id, slot)).map(|(&id, _)| id).collect()
+        self.memory
+            .by_id
+            .iter()
+            .filter(|&(&id, &slot)| listed(id, slot))
+            .map(|(&id, _)| id)
+            .collect()
     }
 
-    /// A head now lists the survivors of the first `batches` finished combinations; returns the segments that go once it is
-    /// durable.
+    /// A head now lists the survivors of the first `batches` finished combinations; returns the
+    /// segments that go once it is durable.
     pub(crate) fn list(&mut self, batches: usize) -> Vec<u64> {
         let mut drops = Vec::new();
         for batch in self.cleaner.batches.drain(..batches) {

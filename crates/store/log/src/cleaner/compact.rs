@@ -5,8 +5,9 @@ use crate::Durability;
 use crate::log::Log;
 use sprat_wire::entry::fill_gap;
 
-/// A compaction under way. Entries go from `source` to `target`, which never overtakes it. The target's extent is the
-/// source's or the one before: extents in between have been emptied and freed.
+/// A compaction under way. Entries go from `source` to `target`, which never overtakes it. The
+/// target's extent is the source's or the one before: extents in between have been emptied and
+/// freed.
 #[derive(Debug)]
 pub(crate) struct Compaction {
     pub(super) slot: u32,
@@ -19,12 +20,15 @@ pub(crate) struct Compaction {
 }
 
 impl Log {
-    /// Goes on with the compaction under way, or begins one if that is worthwhile; true if it did something.
+    /// Goes on with the compaction under way, or begins one if that is worthwhile; true if it did
+    /// something.
     pub(super) fn compact_step(&mut self, budget: &mut Budget, forced: bool) -> bool {
         let job = self.cleaner.compaction.take().filter(|job| {
-            // The slot may be another's by now, and a segment that is being read must stay as it is.
+            // The slot may be another's by now, and a segment that is being read must stay as it
+            // is.
             let segment = self.memory.get(job.slot).filter(|segment| segment.id == job.id);
-            let goes_on = segment.is_some_and(|segment| segment.pins == 0 && segment.closed && !segment.cleaned);
+            let goes_on = segment
+                .is_some_and(|segment| segment.pins == 0 && segment.closed && !segment.cleaned);
             self.cleaner.stats.interrupted += u64::from(!goes_on);
             goes_on
         });
@@ -90,7 +94,8 @@ impl Log {
         to
     }
 
-    /// All entries of the source's extent are moved: frees what is behind them, and goes to the next.
+    /// All entries of the source's extent are moved: frees what is behind them, and goes to the
+    /// next.
     fn leave_extent(&mut self, job: &mut Compaction) {
         let start = self.memory.segment(job.slot).extents[job.source_extent].start;
         if job.target_extent == job.source_extent && job.target > start {
@@ -125,9 +130,15 @@ impl Log {
         segment.looked = reclaimed;
         let freed = job.seglets_before - segment.seglets();
         segment.futile = if freed == 0 { segment.live } else { usize::MAX };
-        let combined = self.cleaner.combination.as_ref().is_some_and(|combination| combination.takes_from(job.slot));
-        if segment.extents.is_empty() && !combined && self.config.durability == Durability::Volatile {
-            // With a replica it would stay, for combination to take; without one nothing is left of it.
+        let combined = self
+            .cleaner
+            .combination
+            .as_ref()
+            .is_some_and(|combination| combination.takes_from(job.slot));
+        if segment.extents.is_empty() && !combined && self.config.durability == Durability::Volatile
+        {
+            // With a replica it would stay, for combination to take; without one nothing is left of
+            // it.
             segment.cleaned = true;
             self.memory.forget(job.id);
         }

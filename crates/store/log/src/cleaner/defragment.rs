@@ -1,15 +1,17 @@
 //! Makes room for an entry of several seglets when free memory lies about in shorter runs.
 //!
-//! Whole extents are slid down over the holes between them, until these are one hole. Like compaction this needs no memory, so it
-//! works however full the log is. The stretch chosen is the one with the fewest seglets to move.
+//! Whole extents are slid down over the holes between them, until these are one hole. Like
+//! compaction this needs no memory, so it works however full the log is. The stretch chosen is the
+//! one with the fewest seglets to move.
 
 use super::{Budget, NO_VISITS};
 use crate::log::Log;
 use crate::seglets::Run;
 use sprat_wire::SEGLET_BYTES;
 
-/// Seglets moved for one entry at most: 16 MB, some milliseconds. The writer of a long entry pays that, and only when memory is
-/// so full and fragmented that no stretch with less to move gives enough.
+/// Seglets moved for one entry at most: 16 MB, some milliseconds. The writer of a long entry pays
+/// that, and only when memory is so full and fragmented that no stretch with less to move gives
+/// enough.
 const MOVED_MAX: usize = 256;
 
 /// What a row of neighbouring seglets is to this.
@@ -38,7 +40,8 @@ impl Log {
         true
     }
 
-    /// The stretch, from hole to hole, that has `count` free seglets in all and the fewest others, none of them stuck.
+    /// The stretch, from hole to hole, that has `count` free seglets in all and the fewest others,
+    /// none of them stuck.
     fn choose_stretch(&self, count: usize) -> Option<Run> {
         let rows = self.rows();
         let mut best: Option<(usize, Run)> = None;
@@ -79,7 +82,8 @@ impl Log {
                 Kind::Free
             } else {
                 let slot = seglets.owner(seglet * SEGLET_BYTES);
-                let movable = self.memory.get(slot).is_some_and(|segment| self.may_be_moved(slot, segment));
+                let movable =
+                    self.memory.get(slot).is_some_and(|segment| self.may_be_moved(slot, segment));
                 if movable { Kind::Movable } else { Kind::Stuck }
             };
             match rows.last_mut() {
@@ -94,7 +98,10 @@ impl Log {
     fn slide_extent(&mut self, from: usize, to: usize) -> usize {
         let slot = self.memory.seglets.owner(from * SEGLET_BYTES);
         let extents = &self.memory.segment(slot).extents;
-        let at = extents.iter().position(|extent| extent.run().first == from).expect("an extent begins after a hole");
+        let at = extents
+            .iter()
+            .position(|extent| extent.run().first == from)
+            .expect("an extent begins after a hole");
         let extent = extents[at];
         let count = extent.run().count;
         let shift = (from - to) * SEGLET_BYTES;

@@ -1,17 +1,20 @@
 //! The cleaner: makes room out of dead entries, a slice at a time.
 //!
-//! Two levels. **Compaction** ([`compact`]) slides the live entries of one segment together in place and frees the seglets
-//! behind them. It needs no memory and no disk, so it can always run; the segment's replica stays as it was.
-//! **Combination** ([`combine`]) moves the live entries of several segments to survivors, new segments that
-//! are replicated; then the replicas of the old ones may go, and with them the tombstones that guarded against
-//! them. Compaction is the daily work; combination is for when the disk holds enough segments, or tombstones pile up.
+//! Two levels. **Compaction** ([`compact`]) slides the live entries of one segment together in
+//! place and frees the seglets behind them. It needs no memory and no disk, so it can always run;
+//! the segment's replica stays as it was. **Combination** ([`combine`]) moves the live entries of
+//! several segments to survivors, new segments that are replicated; then the replicas of the old
+//! ones may go, and with them the tombstones that guarded against them. Compaction is the daily
+//! work; combination is for when the disk holds enough segments, or tombstones pile up.
 //!
-//! A slice looks at no more than [`SLICE_ENTRIES`] entries and ends once [`SLICE_BYTES`] were looked at or moved, so that it costs
-//! a concurrent read about 10 microseconds: 32 lookups whose cache misses overlap, and a copy of 16 KB. A single entry
-//! larger than that is moved in one go (1 MB: about 100 microseconds). Choosing what to clean reads at most
-//! [`choose::CHOICE_SCAN_MAX`] segments' counters, a few microseconds more.
+//! A slice looks at no more than [`SLICE_ENTRIES`] entries and ends once [`SLICE_BYTES`] were
+//! looked at or moved, so that it costs a concurrent read about 10 microseconds: 32 lookups whose
+//! cache misses overlap, and a copy of 16 KB. A single entry larger than that is moved in one go (1
+//! MB: about 100 microseconds). Choosing what to clean reads at most [`choose::CHOICE_SCAN_MAX`]
+//! segments' counters, a few microseconds more.
 //!
-//! Between slices everything is whole: every extent is a row of entries, every object is found, every count is right.
+//! Between slices everything is whole: every extent is a row of entries, every object is found,
+//! every count is right.
 
 pub(crate) mod choose;
 mod combine;
@@ -180,15 +183,22 @@ impl Log {
         worked
     }
 
-    /// Reads the entries from `from` on into `visits` and brings near what tells whether they are alive;
-    /// returns how many.
-    pub(super) fn gather(&self, from: usize, end: usize, budget: Budget, visits: &mut [Visit; SLICE_ENTRIES]) -> usize {
+    /// Reads the entries from `from` on into `visits` and brings near what tells whether they are
+    /// alive; returns how many.
+    pub(super) fn gather(
+        &self,
+        from: usize,
+        end: usize,
+        budget: Budget,
+        visits: &mut [Visit; SLICE_ENTRIES],
+    ) -> usize {
         let (mut address, mut count) = (from, 0);
         let mut bytes = 0;
         while address < end && count < budget.entries.min(SLICE_ENTRIES) && bytes < budget.bytes {
             let entry = self.memory.entry(address);
             let len = entry.encoded_len();
-            let sought = entry.kind == Kind::Object || (entry.kind == Kind::Tombstone && self.graves.is_some());
+            let sought = entry.kind == Kind::Object
+                || (entry.kind == Kind::Tombstone && self.graves.is_some());
             let hash = if sought { hash(self.config.seed, entry.table, entry.key) } else { 0 };
             if sought {
                 self.table.prefetch(hash);

@@ -18,7 +18,8 @@ impl Log {
                 let entry = memory.entry(address);
                 let len = entry.encoded_len();
                 budget.take(0);
-                if self.is_gone(entry.table, entry.key, hash_at(memory, self.config.seed, address)) {
+                if self.is_gone(entry.table, entry.key, hash_at(memory, self.config.seed, address))
+                {
                     dropped.push((Ref { address, len }, entry.table));
                 }
             });

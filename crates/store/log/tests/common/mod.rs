@@ -43,7 +43,10 @@ impl Disk {
             log.mark_durable(segment, up_to, sealed);
         }
         for id in log.take_reclaimable() {
-            assert!(self.replicas.remove(&id).is_some(), "segment {id} was freed twice, or never there");
+            assert!(
+                self.replicas.remove(&id).is_some(),
+                "segment {id} was freed twice, or never there"
+            );
         }
         self.most = self.most.max(self.replicas.len());
         assert!(self.replicas.len() <= log.config().max_segments_on_disk);
@@ -80,7 +83,8 @@ impl Disk {
         }
     }
 
-    /// What a restart does: cuts torn tails, finds the newest head, frees what it does not list, and replays.
+    /// What a restart does: cuts torn tails, finds the newest head, frees what it does not list,
+    /// and replays.
     pub(crate) fn restore(&mut self, config: Config, tables: Option<&[u32]>) -> Log {
         let mut newest: Option<SegmentHeader> = None;
         let mut headers = BTreeMap::new();
@@ -113,7 +117,11 @@ impl Disk {
             return restore.finish(highest).unwrap();
         };
         self.replicas.retain(|id, _| newest.digest.contains(id));
-        assert_eq!(self.replicas.len(), newest.digest.len(), "everything the digest lists is there");
+        assert_eq!(
+            self.replicas.len(),
+            newest.digest.len(),
+            "everything the digest lists is there"
+        );
         let mut restore = Restore::new(config, &newest.digest, tables).unwrap();
         for (&id, bytes) in self.replicas.iter().rev() {
             let mut entries = Vec::new();

@@ -1,4 +1,5 @@
-//! How many handshakes are answered, and how fast: whoever has the door key, or has overheard a first message, can ask for them.
+//! How many handshakes are answered, and how fast: whoever has the door key, or has overheard a
+//! first message, can ask for them.
 
 use sprat_net::Nanos;
 

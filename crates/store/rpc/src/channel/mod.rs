@@ -9,8 +9,9 @@
 //! Open ◄── any sealed frame
 //! ```
 //!
-//! Hello and Proof are sent again until they are answered. An end that began and is not answered on an open channel *knocks*:
-//! a Hello that names it. If it is there no more, the new channel takes its place, and sessions of the old one are lost.
+//! Hello and Proof are sent again until they are answered. An end that began and is not answered on
+//! an open channel *knocks*: a Hello that names it. If it is there no more, the new channel takes
+//! its place, and sessions of the old one are lost.
 
 mod half;
 mod noise;
@@ -46,8 +47,8 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// Of that member of a cluster. `seed` is random and used for nothing else; `unix` are the seconds since 1970 at the
-    /// endpoint's time zero.
+    /// Of that member of a cluster. `seed` is random and used for nothing else; `unix` are the
+    /// seconds since 1970 at the endpoint's time zero.
     #[must_use]
     pub fn new(identity: Arc<Identity>, seed: &[u8; KEY_BYTES], unix: u64) -> Self {
         Self { identity, seed: Seed::new(seed), unix }
@@ -69,7 +70,8 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// Who asks: the member at the other end of a channel, or anyone where there are no channels. Cheap to carry and to look at.
+/// Who asks: the member at the other end of a channel, or anyone where there are no channels. Cheap
+/// to carry and to look at.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Who {
     role: Option<Role>,
@@ -101,7 +103,8 @@ impl Who {
         matches!(self.role, None | Some(Role::Admin))
     }
 
-    /// Its number at this endpoint: small, the same as long as its channel lasts, and used again. Of [`Role`]s alone.
+    /// Its number at this endpoint: small, the same as long as its channel lasts, and used again.
+    /// Of [`Role`]s alone.
     #[inline]
     #[must_use]
     pub fn number(self) -> usize {
@@ -191,7 +194,10 @@ pub(crate) struct Channels {
 
 impl fmt::Debug for Channels {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Channels").field("credentials", &self.credentials).field("count", &self.all.len()).finish()
+        f.debug_struct("Channels")
+            .field("credentials", &self.credentials)
+            .field("count", &self.all.len())
+            .finish()
     }
 }
 
@@ -199,7 +205,9 @@ impl Channels {
     pub(crate) fn new(config: &Config, credentials: Credentials) -> Self {
         Self {
             credentials,
-            all: Slab::new(config.max_sessions + config.max_client_sessions + MAX_CHANNELS_HALF_OPEN),
+            all: Slab::new(
+                config.max_sessions + config.max_client_sessions + MAX_CHANNELS_HALF_OPEN,
+            ),
             to: HashMap::new(),
             from: HashMap::new(),
             half: VecDeque::new(),
@@ -214,7 +222,9 @@ impl Channels {
     /// Who is at the other end.
     #[inline]
     pub(crate) fn who(&self, index: u32) -> Who {
-        self.all.get(index).map_or(Who { role: Some(Role::Client), number: index }, |channel| channel.who)
+        self.all
+            .get(index)
+            .map_or(Who { role: Some(Role::Client), number: index }, |channel| channel.who)
     }
 
     /// How many there are, open or not.
@@ -227,7 +237,8 @@ impl Channels {
         self.all.get(index).is_some_and(|channel| matches!(channel.stage, Stage::Open(_)))
     }
 
-    /// Seals a frame whose first bytes are left for that. Returns whether it may be sent to that address.
+    /// Seals a frame whose first bytes are left for that. Returns whether it may be sent to that
+    /// address.
     #[inline]
     pub(crate) fn seal(&mut self, index: u32, address: SocketAddr, frame: &mut Vec<u8>) -> bool {
         match self.all.get_mut(index) {
@@ -238,7 +249,8 @@ impl Channels {
         }
     }
 
-    /// Opens a sealed frame: the channel that it came by, and its packets, whose memory is to be [given back](Self::give_back).
+    /// Opens a sealed frame: the channel that it came by, and its packets, whose memory is to be
+    /// [given back](Self::give_back).
     #[inline]
     pub(crate) fn open(
         &mut self,
@@ -252,16 +264,19 @@ impl Channels {
         let mut room = std::mem::take(&mut self.room);
         room.clear();
         room.extend_from_slice(frame);
-        let channel = self.all.get_mut(index).filter(|channel| channel.peer == from && now < channel.until);
+        let channel =
+            self.all.get_mut(index).filter(|channel| channel.peer == from && now < channel.until);
         let opened = match channel {
-            Some(Channel { stage: Stage::Open(open), last_heard, .. }) => match open.opening.open(&mut room) {
-                Ok(packets) => {
-                    let len = packets.len();
-                    *last_heard = now;
-                    Ok((len, open.unconfirmed.take().is_some(), open.knock.take()))
+            Some(Channel { stage: Stage::Open(open), last_heard, .. }) => {
+                match open.opening.open(&mut room) {
+                    Ok(packets) => {
+                        let len = packets.len();
+                        *last_heard = now;
+                        Ok((len, open.unconfirmed.take().is_some(), open.knock.take()))
+                    }
+                    Err(rejected) => Err(rejected),
                 }
-                Err(rejected) => Err(rejected),
-            },
+            }
             _ => Err(Rejected::Forged),
         };
         match opened {
@@ -327,8 +342,9 @@ impl Channels {
         }
     }
 
-    /// Sends again what is due, and forgets channels that have expired, or that nobody has used for long; `used` tells whether
-    /// one that was begun here still is. Returns those that are gone.
+    /// Sends again what is due, and forgets channels that have expired, or that nobody has used for
+    /// long; `used` tells whether one that was begun here still is. Returns those that are
+    /// gone.
     pub(crate) fn poll<T: Transmit + ?Sized>(
         &mut self,
         now: Nanos,
@@ -341,7 +357,9 @@ impl Channels {
             let old = |&(index, channel): &(u32, &Channel)| {
                 let silent = now.since(channel.last_heard) >= self.ttl;
                 now >= channel.until
-                    || (silent && !matches!(channel.stage, Stage::Calling(_)) && !(channel.ours && used(index)))
+                    || (silent
+                        && !matches!(channel.stage, Stage::Calling(_))
+                        && !(channel.ours && used(index)))
             };
             let ended: Vec<u32> = self.all.iter().filter(old).map(|(index, _)| index).collect();
             for &index in &ended {

@@ -1,4 +1,5 @@
-//! Noise's handshake, with the randomness that the endpoint's owner gave, and each key's public half computed once.
+//! Noise's handshake, with the randomness that the endpoint's owner gave, and each key's public
+//! half computed once.
 
 use super::Credentials;
 use curve25519_dalek::MontgomeryPoint;
@@ -32,24 +33,34 @@ impl Noise {
         let known = Known { secret: *identity.secret(), public: identity.certificate().key };
         let resolver = Resolver { seed: key, known };
         let prologue = [PROLOGUE, &[CHANNEL_VERSION], &nonce.to_le_bytes()].concat();
-        let builder = Builder::with_resolver(SUITE.parse().expect("a suite of Noise's"), Box::new(resolver))
-            .local_private_key(identity.secret())
-            .and_then(|builder| builder.psk(0, identity.door()))
-            .and_then(|builder| builder.prologue(&prologue));
-        let state =
-            builder.and_then(|builder| if begins { builder.build_initiator() } else { builder.build_responder() });
+        let builder =
+            Builder::with_resolver(SUITE.parse().expect("a suite of Noise's"), Box::new(resolver))
+                .local_private_key(identity.secret())
+                .and_then(|builder| builder.psk(0, identity.door()))
+                .and_then(|builder| builder.prologue(&prologue));
+        let state = builder.and_then(|builder| {
+            if begins { builder.build_initiator() } else { builder.build_responder() }
+        });
         Self(Box::new(state.expect("everything the suite wants is there")))
     }
 
     /// Appends the next message to a frame, with this in it.
     pub(super) fn write(&mut self, payload: &[u8], frame: &mut Vec<u8>) {
         let mut message = [0; MAX_MESSAGE];
-        let len = self.0.write_message(payload, &mut message).expect("it is our turn, and messages are short");
+        let len = self
+            .0
+            .write_message(payload, &mut message)
+            .expect("it is our turn, and messages are short");
         frame.extend_from_slice(&message[..len]);
     }
 
-    /// Reads the next message: what is in it. `None`: it is not of who has the keys, or not as it was sent.
-    pub(super) fn read<'a>(&mut self, message: &[u8], room: &'a mut [u8; MAX_MESSAGE]) -> Option<&'a [u8]> {
+    /// Reads the next message: what is in it. `None`: it is not of who has the keys, or not as it
+    /// was sent.
+    pub(super) fn read<'a>(
+        &mut self,
+        message: &[u8],
+        room: &'a mut [u8; MAX_MESSAGE],
+    ) -> Option<&'a [u8]> {
         if message.len() > MAX_MESSAGE || self.0.is_my_turn() {
             return None;
         }
@@ -112,7 +123,10 @@ impl CryptoResolver for Resolver {
     }
 
     fn resolve_dh(&self, _: &DHChoice) -> Option<Box<dyn Dh>> {
-        Some(Box::new(Curve { known: self.known, pair: Known { secret: [0; KEY_BYTES], public: [0; KEY_BYTES] } }))
+        Some(Box::new(Curve {
+            known: self.known,
+            pair: Known { secret: [0; KEY_BYTES], public: [0; KEY_BYTES] },
+        }))
     }
 
     fn resolve_hash(&self, choice: &HashChoice) -> Option<Box<dyn Hash>> {
@@ -131,7 +145,8 @@ struct Known {
     public: [u8; KEY_BYTES],
 }
 
-/// X25519. The identity's own public half is known: a stranger's first message is to cost no multiplication.
+/// X25519. The identity's own public half is known: a stranger's first message is to cost no
+/// multiplication.
 struct Curve {
     known: Known,
     pair: Known,

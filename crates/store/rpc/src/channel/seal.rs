@@ -1,11 +1,13 @@
-//! Sealing frames and opening them: a key each way, numbers that are never used twice, and a window against repetition.
+//! Sealing frames and opening them: a key each way, numbers that are never used twice, and a window
+//! against repetition.
 
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use sprat_wire::channel::{LEAD_BYTES, Lead, SEALED, TAG_BYTES};
 use zerocopy::{FromBytes, IntoBytes};
 
-/// Frames by one key, as a power of two; then it gives way to one derived from it. 2^24 frames of 64 KB are 2^36 blocks of the
-/// cipher, of which nobody can tell by a chance of more than about 2^-56.
+/// Frames by one key, as a power of two; then it gives way to one derived from it. 2^24 frames of
+/// 64 KB are 2^36 blocks of the cipher, of which nobody can tell by a chance of more than about
+/// 2^-56.
 #[cfg(not(test))]
 const EPOCH_BITS: u32 = 24;
 
@@ -13,13 +15,15 @@ const EPOCH_BITS: u32 = 24;
 #[cfg(test)]
 const EPOCH_BITS: u32 = 8;
 
-/// Frames of a channel. More take a century at a hundred million a second; then nothing more is sealed.
+/// Frames of a channel. More take a century at a hundred million a second; then nothing more is
+/// sealed.
 const MAX_NUMBER: u64 = 1 << 62;
 
 /// Words of the window.
 const WORDS: usize = 17;
 
-/// How far a frame may be behind the newest, in frames, so that it is still told from a repeated one.
+/// How far a frame may be behind the newest, in frames, so that it is still told from a repeated
+/// one.
 pub(crate) const WINDOW: u64 = (WORDS as u64 - 1) * 64;
 
 const _: () = assert!(WINDOW == 1024 && WINDOW <= 1 << (2 * EPOCH_BITS));
@@ -34,7 +38,9 @@ fn key_of(bytes: &[u8; KEY_BYTES]) -> LessSafeKey {
 /// The key that comes after: Noise's rekey, by a number that no frame has.
 fn next_key(key: &LessSafeKey) -> LessSafeKey {
     let mut bytes = [0; KEY_BYTES];
-    let _tag = key.seal_in_place_separate_tag(nonce(u64::MAX), Aad::empty(), &mut bytes).expect("32 bytes are few");
+    let _tag = key
+        .seal_in_place_separate_tag(nonce(u64::MAX), Aad::empty(), &mut bytes)
+        .expect("32 bytes are few");
     key_of(&bytes)
 }
 
@@ -56,8 +62,8 @@ impl Sealing {
         Self { key: key_of(key), number: 0 }
     }
 
-    /// Seals a frame whose first [`LEAD_BYTES`] are left for the header, for the channel that the receiver numbers `to`. Returns
-    /// whether there was a number left for it.
+    /// Seals a frame whose first [`LEAD_BYTES`] are left for the header, for the channel that the
+    /// receiver numbers `to`. Returns whether there was a number left for it.
     #[inline]
     pub(crate) fn seal(&mut self, to: u32, frame: &mut Vec<u8>) -> bool {
         let number = self.number;
@@ -71,7 +77,8 @@ impl Sealing {
         let lead = Lead { kind: SEALED, reserved: [0; 3], to: to.into(), number: number.into() };
         let (head, body) = frame.split_at_mut(LEAD_BYTES);
         head.copy_from_slice(lead.as_bytes());
-        let tag = self.key.seal_in_place_separate_tag(nonce(number), Aad::from(lead.as_bytes()), body);
+        let tag =
+            self.key.seal_in_place_separate_tag(nonce(number), Aad::from(lead.as_bytes()), body);
         frame.extend_from_slice(tag.expect("a frame is short").as_ref());
         true
     }
@@ -214,7 +221,8 @@ mod tests {
     #[test]
     fn keys_give_way_and_stragglers_are_taken() {
         let (mut sealing, mut opening) = ends();
-        let frames: Vec<_> = (0..3u32 << EPOCH_BITS).map(|at| sealed(&mut sealing, &at.to_le_bytes())).collect();
+        let frames: Vec<_> =
+            (0..3u32 << EPOCH_BITS).map(|at| sealed(&mut sealing, &at.to_le_bytes())).collect();
         let epoch = 1 << EPOCH_BITS;
         let mut open = |at: usize| opening.open(&mut frames[at].clone()).map(<[u8]>::to_vec);
         let bytes = |at: usize| Ok(u32::try_from(at).unwrap().to_le_bytes().to_vec());

@@ -7,14 +7,17 @@ use sprat_chance::Chance;
 use sprat_key::{Certificate, Role};
 use sprat_net::{Nanos, Transmit};
 use sprat_wire::channel::{
-    ANSWER, CHANNEL_VERSION, Greeting, HELLO, HELLO_BYTES, LEAD_BYTES, NO_CHANNEL, PROOF, Reply, Shake,
+    ANSWER, CHANNEL_VERSION, Greeting, HELLO, HELLO_BYTES, LEAD_BYTES, NO_CHANNEL, PROOF, Reply,
+    Shake,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::noise::{MAX_MESSAGE, Noise, Split};
 use super::seal::{Opening, Sealing};
 use super::{Again, Calling, Channel, Channels, News, Open, Stage, Who};
-use crate::config::{INITIAL_RTO, MAX_CHANNELS_HALF_OPEN, MAX_RTO, SHAKE_TRIES, SUSPECT_AFTER, SWEEP_EVERY};
+use crate::config::{
+    INITIAL_RTO, MAX_CHANNELS_HALF_OPEN, MAX_RTO, SHAKE_TRIES, SUSPECT_AFTER, SWEEP_EVERY,
+};
 use crate::counters::Counters;
 
 /// Bytes of Noise's own in a Hello: a key on a curve, a tag.
@@ -60,7 +63,8 @@ fn header(kind: u8, to: u32, from: u32, nonce: u32) -> Vec<u8> {
 }
 
 impl Channels {
-    /// The channel to that address; begins one if there is none. [`NO_CHANNEL`] when there are too many.
+    /// The channel to that address; begins one if there is none. [`NO_CHANNEL`] when there are too
+    /// many.
     pub(crate) fn reach<T: Transmit + ?Sized>(
         &mut self,
         now: Nanos,
@@ -77,7 +81,13 @@ impl Channels {
     }
 
     /// Somebody asks by a channel, and hears nothing: finds out whether it is still there.
-    pub(crate) fn doubt<T: Transmit + ?Sized>(&mut self, now: Nanos, index: u32, random: &mut Chance, tx: &mut T) {
+    pub(crate) fn doubt<T: Transmit + ?Sized>(
+        &mut self,
+        now: Nanos,
+        index: u32,
+        random: &mut Chance,
+        tx: &mut T,
+    ) {
         let Some(channel) = self.all.get(index) else { return };
         let silent = now.since(channel.last_heard) >= SUSPECT_AFTER;
         let (Stage::Open(open), true) = (&channel.stage, channel.ours && silent) else { return };
@@ -101,7 +111,9 @@ impl Channels {
         let index = self.all.vacant()?;
         let nonce = random.draw_u32();
         let mut greeting = Greeting { old: NO_CHANNEL.into(), name: [0; 8] };
-        if let Some(Channel { theirs, stage: Stage::Open(open), .. }) = old.and_then(|old| self.all.get(old)) {
+        if let Some(Channel { theirs, stage: Stage::Open(open), .. }) =
+            old.and_then(|old| self.all.get(old))
+        {
             greeting = Greeting { old: (*theirs).into(), name: open.name };
         }
         let mut padded = [0; GREETING];
@@ -126,7 +138,8 @@ impl Channels {
         stage: Stage,
     ) -> Option<u32> {
         let who = Who { role: Some(Role::Client), number: NO_CHANNEL };
-        let channel = Channel { peer, theirs, nonce, ours, who, last_heard: now, until: Nanos::NEVER, stage };
+        let channel =
+            Channel { peer, theirs, nonce, ours, who, last_heard: now, until: Nanos::NEVER, stage };
         self.sweep_at = self.sweep_at.min(now + SWEEP_EVERY);
         self.all.insert(channel)
     }
@@ -228,10 +241,12 @@ impl Channels {
         }
     }
 
-    /// There is no room for another channel: the one unheard for longest of those begun elsewhere gives way at the next sweep.
+    /// There is no room for another channel: the one unheard for longest of those begun elsewhere
+    /// gives way at the next sweep.
     fn make_room(&mut self, now: Nanos) {
         let begun_elsewhere = self.all.iter().filter(|(_, channel)| !channel.ours);
-        let oldest = begun_elsewhere.min_by_key(|(_, channel)| channel.last_heard).map(|(index, _)| index);
+        let oldest =
+            begun_elsewhere.min_by_key(|(_, channel)| channel.last_heard).map(|(index, _)| index);
         if let Some(channel) = oldest.and_then(|index| self.all.get_mut(index)) {
             channel.until = now;
             self.sweep_at = now;
@@ -248,7 +263,10 @@ impl Channels {
         counters: &mut Counters,
     ) -> Option<News> {
         let (index, nonce) = (shake.to.get(), shake.nonce.get());
-        let channel = self.all.get_mut(index).filter(|channel| (channel.peer, channel.nonce) == (from, nonce))?;
+        let channel = self
+            .all
+            .get_mut(index)
+            .filter(|channel| (channel.peer, channel.nonce) == (from, nonce))?;
         let Stage::Calling(Calling { noise, old, .. }) = &mut channel.stage else { return None };
         let old = *old;
         let mut room = [0; MAX_MESSAGE];
@@ -258,8 +276,11 @@ impl Channels {
         };
         let (reply, shown) = Reply::ref_from_prefix(payload).ok()?;
         let theirs = reply.channel.get();
-        let believed = self.credentials.identity.believe(shown, noise.theirs(), self.credentials.unix_at(now));
-        let Some(certificate) = believed.ok().filter(|certificate| certificate.role == Role::Server) else {
+        let believed =
+            self.credentials.identity.believe(shown, noise.theirs(), self.credentials.unix_at(now));
+        let Some(certificate) =
+            believed.ok().filter(|certificate| certificate.role == Role::Server)
+        else {
             counters.untrusted += 1;
             self.remove(index);
             return None;
@@ -273,7 +294,8 @@ impl Channels {
         channel.theirs = theirs;
         (channel.last_heard, channel.until) = (now, until);
         let unconfirmed = Some(Again::new(now, proof));
-        channel.stage = Stage::Open(Box::new(Open::new(keys, true, name, [0; PROOF_END], unconfirmed)));
+        channel.stage =
+            Stage::Open(Box::new(Open::new(keys, true, name, [0; PROOF_END], unconfirmed)));
         counters.channels_opened += 1;
         self.to.insert(from, index);
         let old = old.filter(|&old| self.all.get(old).is_some());
@@ -314,7 +336,8 @@ impl Channels {
             counters.strangers += 1;
             return None;
         };
-        let believed = self.credentials.identity.believe(shown, noise.theirs(), self.credentials.unix_at(now));
+        let believed =
+            self.credentials.identity.believe(shown, noise.theirs(), self.credentials.unix_at(now));
         let Ok(certificate) = believed else {
             counters.untrusted += 1;
             self.remove(index);
@@ -369,8 +392,21 @@ impl Channels {
 }
 
 impl Open {
-    fn new(keys: Split, began: bool, name: [u8; 8], proof: [u8; PROOF_END], unconfirmed: Option<Again>) -> Self {
+    fn new(
+        keys: Split,
+        began: bool,
+        name: [u8; 8],
+        proof: [u8; PROOF_END],
+        unconfirmed: Option<Again>,
+    ) -> Self {
         let (out, back) = if began { (&keys.0, &keys.1) } else { (&keys.1, &keys.0) };
-        Self { sealing: Sealing::new(out), opening: Opening::new(back), name, proof, unconfirmed, knock: None }
+        Self {
+            sealing: Sealing::new(out),
+            opening: Opening::new(back),
+            name,
+            proof,
+            unconfirmed,
+            knock: None,
+        }
     }
 }

@@ -10,7 +10,9 @@ use sprat_wire::MAX_MESSAGE;
 use sprat_wire::packet::{Accept, HEADER_BYTES, Kind, Packet, Refusal};
 use zerocopy::FromBytes;
 
-use crate::config::{BURST_BYTES, Config, KEEP_BUFFER_BYTES, MAX_RETRY_WAIT, MAX_SLOTS, MIN_MTU, MIN_SLOTS};
+use crate::config::{
+    BURST_BYTES, Config, KEEP_BUFFER_BYTES, MAX_RETRY_WAIT, MAX_SLOTS, MIN_MTU, MIN_SLOTS,
+};
 use crate::handler::{CallError, CallFailure, CallId, ConnectError, Handler, Response, SessionId};
 use crate::link::{Io, Link, Peer};
 use crate::message::Owner;
@@ -81,7 +83,8 @@ impl Client {
             confirmed: false,
             verify_after: Duration::MAX,
         };
-        let index = self.sessions.insert(session).ok_or(ConnectError::TooMany(self.sessions.limit()))?;
+        let index =
+            self.sessions.insert(session).ok_or(ConnectError::TooMany(self.sessions.limit()))?;
         let session = self.sessions.get_mut(index).expect("just inserted");
         session.connect(io, index, self.slots, self.mtu);
         let wake = session.shake_at;
@@ -108,7 +111,8 @@ impl Client {
         deadline: Nanos,
     ) -> Result<CallId, CallError> {
         let (slots, cap) = (self.slots, self.mtu);
-        let session = self.sessions.get_mut(id.index).filter(|session| session.generation == id.generation);
+        let session =
+            self.sessions.get_mut(id.index).filter(|session| session.generation == id.generation);
         let session = session.filter(|session| !session.closing).ok_or(CallError::Closed)?;
         let total = parts.iter().map(|part| part.len()).sum::<usize>();
         if total > MAX_MESSAGE {
@@ -130,7 +134,10 @@ impl Client {
             session.waiting_since = io.now;
         }
         match session.state {
-            State::Open if session.live == 0 && io.now.since(session.last_heard) > session.trusted_for() => {
+            State::Open
+                if session.live == 0
+                    && io.now.since(session.last_heard) > session.trusted_for() =>
+            {
                 session.verify(io, id.index);
             }
             State::Idle => session.connect(io, id.index, slots, cap),
@@ -169,18 +176,21 @@ impl Client {
 
     /// Calls that may be begun at once; `None` when the session was closed.
     pub(crate) fn ready(&self, id: SessionId) -> Option<u32> {
-        let session = self.sessions.get(id.index).filter(|session| session.generation == id.generation)?;
+        let session =
+            self.sessions.get(id.index).filter(|session| session.generation == id.generation)?;
         (!session.closing).then(|| session.free().count_ones())
     }
 
     /// Calls outstanding.
     pub(crate) fn outstanding(&self, id: SessionId) -> u32 {
-        let session = self.sessions.get(id.index).filter(|session| session.generation == id.generation);
+        let session =
+            self.sessions.get(id.index).filter(|session| session.generation == id.generation);
         session.map_or(0, |session| session.live.count_ones())
     }
 
     pub(crate) fn is_open(&self, id: SessionId) -> bool {
-        let session = self.sessions.get(id.index).filter(|session| session.generation == id.generation);
+        let session =
+            self.sessions.get(id.index).filter(|session| session.generation == id.generation);
         session.is_some_and(|session| session.state == State::Open)
     }
 
@@ -214,8 +224,13 @@ impl Client {
 
     /// A packet from a server.
     #[inline]
-    pub(crate) fn receive<H, T>(&mut self, io: &mut Io<'_, T>, handler: &mut H, from: Peer, packet: &Packet<'_>)
-    where
+    pub(crate) fn receive<H, T>(
+        &mut self,
+        io: &mut Io<'_, T>,
+        handler: &mut H,
+        from: Peer,
+        packet: &Packet<'_>,
+    ) where
         H: Handler,
         T: Transmit + ?Sized,
     {
@@ -262,7 +277,11 @@ impl Client {
                     postpone(session, io.now, number);
                 } else if !live && (header.held() || packet.kind == Kind::Resend) {
                     // The call has ended here: the server need not hold or await anything for it.
-                    io.send(&session.link, session.link.header(Kind::Ack, number, sequence, 0, 0), [&[], &[]]);
+                    io.send(
+                        &session.link,
+                        session.link.header(Kind::Ack, number, sequence, 0, 0),
+                        [&[], &[]],
+                    );
                 }
             }
             Kind::Grant if live => {
@@ -277,7 +296,9 @@ impl Client {
                 }
                 postpone(session, io.now, number);
             }
-            Kind::Retry if live => self.turned_away(io, handler, index, number, header.offset.get()),
+            Kind::Retry if live => {
+                self.turned_away(io, handler, index, number, header.offset.get())
+            }
             Kind::Grant | Kind::Busy | Kind::Retry => {}
             Kind::Pong => {
                 if session.state == State::Verifying {
@@ -290,7 +311,13 @@ impl Client {
         }
     }
 
-    fn accepted<T: Transmit + ?Sized>(&mut self, io: &mut Io<'_, T>, from: Peer, index: u32, payload: &[u8]) {
+    fn accepted<T: Transmit + ?Sized>(
+        &mut self,
+        io: &mut Io<'_, T>,
+        from: Peer,
+        index: u32,
+        payload: &[u8],
+    ) {
         let Ok((accept, _)) = Accept::ref_from_prefix(payload) else {
             io.counters.malformed_meaning += 1;
             return;
@@ -303,7 +330,9 @@ impl Client {
         let Some(offered) = session.offered(accept.nonce.get()) else { return };
         let slots = usize::from(accept.slots.get());
         let mtu = accept.mtu.get();
-        if !(MIN_SLOTS..=session.granted).contains(&slots) || !(MIN_MTU..=offered as usize).contains(&(mtu as usize)) {
+        if !(MIN_SLOTS..=session.granted).contains(&slots)
+            || !(MIN_MTU..=offered as usize).contains(&(mtu as usize))
+        {
             io.counters.malformed_meaning += 1;
             return;
         }
@@ -316,7 +345,8 @@ impl Client {
         session.suspect = 0;
         session.hear(io.now);
         if session.live == 0 {
-            // Nothing else would tell the server soon that its answer arrived, and it forgets unused sessions early.
+            // Nothing else would tell the server soon that its answer arrived, and it forgets
+            // unused sessions early.
             io.send(&session.link, session.link.control(Kind::Ping), [&[], &[]]);
         }
         self.ask_waiting(io, index);
@@ -334,8 +364,13 @@ impl Client {
         self.wake_by(index, wake);
     }
 
-    fn refused<H, T>(&mut self, io: &mut Io<'_, T>, handler: &mut H, from: Peer, packet: &Packet<'_>)
-    where
+    fn refused<H, T>(
+        &mut self,
+        io: &mut Io<'_, T>,
+        handler: &mut H,
+        from: Peer,
+        packet: &Packet<'_>,
+    ) where
         H: Handler,
         T: Transmit + ?Sized,
     {
@@ -358,7 +393,9 @@ impl Client {
             return;
         }
         let session = self.sessions.get_mut(theirs).filter(|session| {
-            session.state == State::Connecting && session.offered(token).is_some() && session.link.peer == from
+            session.state == State::Connecting
+                && session.offered(token).is_some()
+                && session.link.peer == from
         });
         let Some(session) = session else { return };
         session.state = State::Idle;
@@ -369,7 +406,8 @@ impl Client {
         self.finish_closing(io, theirs);
     }
 
-    /// The server has no such session (any more): fails what was sent, and opens a new one for what was not.
+    /// The server has no such session (any more): fails what was sent, and opens a new one for what
+    /// was not.
     fn lost<H, T>(&mut self, io: &mut Io<'_, T>, handler: &mut H, index: u32)
     where
         H: Handler,
@@ -380,7 +418,13 @@ impl Client {
         let live = session.live;
         for number in bits(live) {
             if self.sessions.get(index).is_some_and(|session| session.slots[number].sent) {
-                self.end(io, handler, index, number, Err(CallFailure::Lost { maybe_executed: true }));
+                self.end(
+                    io,
+                    handler,
+                    index,
+                    number,
+                    Err(CallFailure::Lost { maybe_executed: true }),
+                );
             }
         }
         let (slots, cap) = (self.slots, self.mtu);
@@ -394,8 +438,13 @@ impl Client {
     }
 
     #[inline]
-    fn response<H, T>(&mut self, io: &mut Io<'_, T>, handler: &mut H, owner: Owner, packet: &Packet<'_>)
-    where
+    fn response<H, T>(
+        &mut self,
+        io: &mut Io<'_, T>,
+        handler: &mut H,
+        owner: Owner,
+        packet: &Packet<'_>,
+    ) where
         H: Handler,
         T: Transmit + ?Sized,
     {
@@ -412,18 +461,34 @@ impl Client {
             io.counters.malformed_meaning += 1;
             return;
         }
-        if slot.phase != Phase::Receiving && slot.tries == 0 && slot.outgoing.is_none() && slot.phase == Phase::Asked {
+        if slot.phase != Phase::Receiving
+            && slot.tries == 0
+            && slot.outgoing.is_none()
+            && slot.phase == Phase::Asked
+        {
             session.rtt.sample(io.now.since(slot.sent_at));
         }
         if total <= link.fragment() {
             if header.held() {
-                io.send(&link, link.header(Kind::Ack, owner.slot, owner.sequence, 0, 0), [&[], &[]]);
+                io.send(
+                    &link,
+                    link.header(Kind::Ack, owner.slot, owner.sequence, 0, 0),
+                    [&[], &[]],
+                );
             }
-            return self.end(io, handler, owner.session, owner.slot, Ok(Response::in_place(packet.payload)));
+            return self.end(
+                io,
+                handler,
+                owner.session,
+                owner.slot,
+                Ok(Response::in_place(packet.payload)),
+            );
         }
         if slot.phase != Phase::Receiving {
             let patience = session.rtt.timeout(0);
-            let Some(assembly) = self.incoming.begin(io.now, owner, total, link.fragment(), patience) else {
+            let Some(assembly) =
+                self.incoming.begin(io.now, owner, total, link.fragment(), patience)
+            else {
                 io.counters.reassembly_full += 1;
                 return;
             };
@@ -441,8 +506,18 @@ impl Client {
             Arrival::Whole => {
                 let mut buffer = self.incoming.take(assembly);
                 session.slots[owner.slot].phase = Phase::Asked;
-                io.send(&link, link.header(Kind::Ack, owner.slot, owner.sequence, 0, 0), [&[], &[]]);
-                self.end(io, handler, owner.session, owner.slot, Ok(Response::assembled(&mut buffer)));
+                io.send(
+                    &link,
+                    link.header(Kind::Ack, owner.slot, owner.sequence, 0, 0),
+                    [&[], &[]],
+                );
+                self.end(
+                    io,
+                    handler,
+                    owner.session,
+                    owner.slot,
+                    Ok(Response::assembled(&mut buffer)),
+                );
                 self.incoming.give_back(buffer);
             }
         }
@@ -484,8 +559,11 @@ impl Client {
             }
         }
         let id = SessionId { index, generation: session.generation };
-        let call =
-            CallId { session: id, sequence: slot.sequence, slot: u8::try_from(number).expect("slots are bounded") };
+        let call = CallId {
+            session: id,
+            sequence: slot.sequence,
+            slot: u8::try_from(number).expect("slots are bounded"),
+        };
         let closing = session.closing;
         handler.completed(io.now, call, result);
         if closing {
@@ -494,8 +572,14 @@ impl Client {
     }
 
     /// The server is busy and was not at the request.
-    fn turned_away<H, T>(&mut self, io: &mut Io<'_, T>, handler: &mut H, index: u32, number: usize, micros: u32)
-    where
+    fn turned_away<H, T>(
+        &mut self,
+        io: &mut Io<'_, T>,
+        handler: &mut H,
+        index: u32,
+        number: usize,
+        micros: u32,
+    ) where
         H: Handler,
         T: Transmit + ?Sized,
     {
@@ -506,10 +590,17 @@ impl Client {
         }
         io.counters.retries += 1;
         slot.retries += 1;
-        let wait = Duration::from_micros(u64::from(micros)).clamp(Duration::from_micros(1), MAX_RETRY_WAIT);
+        let wait = Duration::from_micros(u64::from(micros))
+            .clamp(Duration::from_micros(1), MAX_RETRY_WAIT);
         let again = io.now + wait;
         if slot.retries > self.max_retries || again >= slot.deadline {
-            return self.end(io, handler, index, number, Err(CallFailure::Overloaded { retry_micros: micros }));
+            return self.end(
+                io,
+                handler,
+                index,
+                number,
+                Err(CallFailure::Overloaded { retry_micros: micros }),
+            );
         }
         if let Some(outgoing) = slot.outgoing.take() {
             self.sender.end(outgoing);
@@ -532,23 +623,33 @@ impl Client {
             }
         }
         while let Some(Overdue { owner, missing, .. }) = self.incoming.overdue(io.now) {
-            let link = self.sessions.get(owner.session).expect("assemblies end with their call").link;
+            let link =
+                self.sessions.get(owner.session).expect("assemblies end with their call").link;
             for &(offset, len) in missing {
                 io.counters.resends += 1;
-                io.send(&link, link.header(Kind::Resend, owner.slot, owner.sequence, offset, len), [&[], &[]]);
+                io.send(
+                    &link,
+                    link.header(Kind::Resend, owner.slot, owner.sequence, offset, len),
+                    [&[], &[]],
+                );
             }
         }
         let sessions = &self.sessions;
         self.incoming.grant(|owner, offset, total| {
             let link = &sessions.get(owner.session).expect("assemblies end with their call").link;
             io.counters.grants += 1;
-            io.send(link, link.header(Kind::Grant, owner.slot, owner.sequence, offset, total), [&[], &[]]);
+            io.send(
+                link,
+                link.header(Kind::Grant, owner.slot, owner.sequence, offset, total),
+                [&[], &[]],
+            );
         });
         let mut budget = BURST_BYTES;
         while budget > 0
             && let Some((message, owner)) = self.sender.shortest()
         {
-            let session = self.sessions.get(owner.session).expect("long requests end with their call");
+            let session =
+                self.sessions.get(owner.session).expect("long requests end with their call");
             while budget > 0
                 && let Some((offset, _)) = self.sender.next(message)
             {
@@ -569,11 +670,14 @@ impl Client {
         match session.state {
             State::Connecting | State::Verifying if silent => self.unreachable(io, handler, index),
             State::Open if silent && session.live != 0 => self.unreachable(io, handler, index),
-            State::Connecting | State::Verifying if io.now >= session.shake_at => session.shake(io, index),
+            State::Connecting | State::Verifying if io.now >= session.shake_at => {
+                session.shake(io, index)
+            }
             State::Open
                 if session.keep_alive
                     && session.live == 0
-                    && io.now >= session.last_heard.max(session.shake_at) + session.trusted_for() =>
+                    && io.now
+                        >= session.last_heard.max(session.shake_at) + session.trusted_for() =>
             {
                 session.shakes = 0;
                 session.shake(io, index);
@@ -622,14 +726,26 @@ impl Client {
         let live = session.live;
         for number in bits(live) {
             let sent = self.sessions.get(index).is_some_and(|session| session.slots[number].sent);
-            self.end(io, handler, index, number, Err(CallFailure::Unreachable { maybe_executed: sent }));
+            self.end(
+                io,
+                handler,
+                index,
+                number,
+                Err(CallFailure::Unreachable { maybe_executed: sent }),
+            );
         }
         self.finish_closing(io, index);
     }
 
     /// A channel is open: sessions that waited for it are asked for at once.
-    pub(crate) fn channel_opened<T: Transmit + ?Sized>(&mut self, io: &mut Io<'_, T>, channel: u32) {
-        let waits = |session: &Session| session.link.peer.channel == channel && session.state == State::Connecting;
+    pub(crate) fn channel_opened<T: Transmit + ?Sized>(
+        &mut self,
+        io: &mut Io<'_, T>,
+        channel: u32,
+    ) {
+        let waits = |session: &Session| {
+            session.link.peer.channel == channel && session.state == State::Connecting
+        };
         for index in self.of_channel(waits) {
             let Some(session) = self.sessions.get_mut(index) else { continue };
             session.shakes = 0;
@@ -646,13 +762,19 @@ impl Client {
         T: Transmit + ?Sized,
     {
         let open = |session: &Session| matches!(session.state, State::Open | State::Verifying);
-        for index in self.of_channel(|session| session.link.peer.channel == channel && open(session)) {
+        for index in
+            self.of_channel(|session| session.link.peer.channel == channel && open(session))
+        {
             self.lost(io, handler, index);
         }
     }
 
     fn of_channel(&self, concerns: impl Fn(&Session) -> bool) -> Vec<u32> {
-        self.sessions.iter().filter(|(_, session)| concerns(session)).map(|(index, _)| index).collect()
+        self.sessions
+            .iter()
+            .filter(|(_, session)| concerns(session))
+            .map(|(index, _)| index)
+            .collect()
     }
 
     /// Whether a session goes by that channel.

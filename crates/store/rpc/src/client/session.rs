@@ -22,7 +22,8 @@ pub(crate) enum State {
     Connecting,
     /// It is there.
     Open,
-    /// It was silent for so long that the server may have forgotten it: `Ping` was sent. New calls wait.
+    /// It was silent for so long that the server may have forgotten it: `Ping` was sent. New calls
+    /// wait.
     Verifying,
 }
 
@@ -94,7 +95,8 @@ pub(crate) struct Session {
     pub(crate) granted: usize,
     /// A bit for each slot with a call.
     pub(crate) live: u64,
-    /// A bit for each slot whose last call was given up: the server may be at it still, so it is used last.
+    /// A bit for each slot whose last call was given up: the server may be at it still, so it is
+    /// used last.
     pub(crate) suspect: u64,
     pub(crate) slots: Vec<Slot>,
     pub(crate) rtt: Rtt,
@@ -126,7 +128,11 @@ impl Session {
     #[inline]
     pub(crate) fn free(&self) -> u64 {
         // While a session is being opened, as many calls may wait as any server grants slots.
-        let usable = if matches!(self.state, State::Open | State::Verifying) { self.granted } else { MIN_SLOTS };
+        let usable = if matches!(self.state, State::Open | State::Verifying) {
+            self.granted
+        } else {
+            MIN_SLOTS
+        };
         (u64::MAX >> (64 - usable)) & !self.live
     }
 
@@ -170,7 +176,12 @@ impl Session {
     }
 
     /// Sends the packet of a request that begins at `offset`; returns the bytes of message in it.
-    pub(crate) fn send_request<T: Transmit + ?Sized>(&self, io: &mut Io<'_, T>, number: usize, offset: usize) -> usize {
+    pub(crate) fn send_request<T: Transmit + ?Sized>(
+        &self,
+        io: &mut Io<'_, T>,
+        number: usize,
+        offset: usize,
+    ) -> usize {
         let slot = &self.slots[number];
         let total = slot.request.len();
         let end = total.min(offset + self.link.fragment());
@@ -190,7 +201,13 @@ impl Session {
     }
 
     /// Opens the session at the server, by a nonce not used before.
-    pub(crate) fn connect<T: Transmit + ?Sized>(&mut self, io: &mut Io<'_, T>, index: u32, slots: usize, cap: usize) {
+    pub(crate) fn connect<T: Transmit + ?Sized>(
+        &mut self,
+        io: &mut Io<'_, T>,
+        index: u32,
+        slots: usize,
+        cap: usize,
+    ) {
         self.state = State::Connecting;
         self.nonce = io.random.draw_u32();
         self.link.mtu = io.mtu(self.link.peer.address, cap);
@@ -228,16 +245,19 @@ impl Session {
         self.shakes += 1;
     }
 
-    /// Sends `Connect` in a frame as long as those it asks for: if the path is too narrow for them, it gets no answer.
-    /// Then shorter ones follow it, each time. Whichever is accepted first decides; they arrive widest first.
+    /// Sends `Connect` in a frame as long as those it asks for: if the path is too narrow for them,
+    /// it gets no answer. Then shorter ones follow it, each time. Whichever is accepted first
+    /// decides; they arrive widest first.
     fn offer_all<T: Transmit + ?Sized>(&mut self, io: &mut Io<'_, T>, index: u32) {
         let mtu = io.mtu(self.link.peer.address, self.link.mtu as usize);
         if mtu < self.link.mtu {
-            // A router has told of a narrower link. What the server may have accepted before is too wide.
+            // A router has told of a narrower link. What the server may have accepted before is too
+            // wide.
             self.link.mtu = mtu;
             self.nonce = io.random.draw_u32();
         }
-        let tried = if io.tx.reliable() || self.shakes < WIDE_TRIES { 1 } else { 1 + NARROW_MTUS.len() };
+        let tried =
+            if io.tx.reliable() || self.shakes < WIDE_TRIES { 1 } else { 1 + NARROW_MTUS.len() };
         for number in 0..tried {
             let Some(mtu) = self.offer(number) else { continue };
             let connect = Connect {
@@ -259,7 +279,11 @@ impl Session {
             0 => Some(self.link.mtu),
             number => {
                 let narrow = NARROW_MTUS.get(number - 1)?;
-                let mtu = if self.link.peer.channel == NO_CHANNEL { *narrow } else { narrow - word(SEAL_BYTES) };
+                let mtu = if self.link.peer.channel == NO_CHANNEL {
+                    *narrow
+                } else {
+                    narrow - word(SEAL_BYTES)
+                };
                 Some(mtu).filter(|&mtu| mtu < self.link.mtu)
             }
         }
@@ -279,8 +303,12 @@ impl Session {
         match self.state {
             State::Idle => {}
             State::Connecting | State::Verifying => wake = wake.min(self.shake_at),
-            State::Open if self.live != 0 => wake = wake.min(self.waiting_since + unreachable_after),
-            State::Open if self.keep_alive => wake = wake.min(self.last_heard.max(self.shake_at) + self.trusted_for()),
+            State::Open if self.live != 0 => {
+                wake = wake.min(self.waiting_since + unreachable_after)
+            }
+            State::Open if self.keep_alive => {
+                wake = wake.min(self.last_heard.max(self.shake_at) + self.trusted_for())
+            }
             State::Open => {}
         }
         wake

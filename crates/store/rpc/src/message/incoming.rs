@@ -6,7 +6,9 @@ use std::time::Duration;
 use sprat_net::Nanos;
 use sprat_wire::MAX_MESSAGE;
 
-use crate::config::{GRANT_WINDOW, MAX_ASSEMBLIES, MAX_RESEND_RANGES, MAX_RTO, STALLED_TRIES, UNSCHEDULED_BYTES};
+use crate::config::{
+    GRANT_WINDOW, MAX_ASSEMBLIES, MAX_RESEND_RANGES, MAX_RTO, STALLED_TRIES, UNSCHEDULED_BYTES,
+};
 use crate::grants::{self, Candidate};
 use crate::message::Owner;
 use crate::slab::Slab;
@@ -15,7 +17,8 @@ use crate::timer::Timers;
 /// Buffers kept for the next messages.
 const SPARE_BUFFERS: usize = 8;
 
-/// Longest buffer kept: what servers send each other comes in pieces of 2 MB, with the header of an operation.
+/// Longest buffer kept: what servers send each other comes in pieces of 2 MB, with the header of an
+/// operation.
 const SPARE_BYTES: usize = (2 << 20) + 1024;
 
 /// Grants are sent when they add this much.
@@ -26,7 +29,10 @@ pub(crate) fn plausible(offset: usize, total: usize, payload: usize, fragment: u
     if total <= fragment {
         return offset == 0 && payload == total;
     }
-    total <= MAX_MESSAGE && offset < total && offset.is_multiple_of(fragment) && payload == fragment.min(total - offset)
+    total <= MAX_MESSAGE
+        && offset < total
+        && offset.is_multiple_of(fragment)
+        && payload == fragment.min(total - offset)
 }
 
 #[derive(Debug)]
@@ -164,13 +170,15 @@ impl Incoming {
         Some(index)
     }
 
-    /// The message that gives way to one of `total` bytes for `session`, for which there is no memory: one whose sender is silent, or
-    /// else one of the session with the most, if that has more than this one would. Of several, the one that has got no further for
+    /// The message that gives way to one of `total` bytes for `session`, for which there is no
+    /// memory: one whose sender is silent, or else one of the session with the most, if that
+    /// has more than this one would. Of several, the one that has got no further for
     /// longest. So all who ask have equal parts of the memory, whoever came first.
     pub(crate) fn gives_way(&self, session: u32, total: usize) -> Option<(u32, Owner)> {
         let oldest = |of: &dyn Fn(&Assembly) -> bool| {
             let candidates = self.assemblies.iter().filter(|(_, assembly)| of(assembly));
-            let oldest = candidates.min_by_key(|(_, assembly)| (assembly.progress_at, assembly.birth))?;
+            let oldest =
+                candidates.min_by_key(|(_, assembly)| (assembly.progress_at, assembly.birth))?;
             Some((oldest.0, oldest.1.owner))
         };
         oldest(&|assembly| assembly.tries >= STALLED_TRIES).or_else(|| {
@@ -179,14 +187,23 @@ impl Incoming {
                 *sums.entry(assembly.owner.session).or_default() += assembly.total;
             }
             let own = sums.get(&session).copied().unwrap_or(0) + total;
-            let (&largest, _) =
-                sums.iter().filter(|&(_, &sum)| sum > own).max_by_key(|&(&other, &sum)| (sum, other))?;
+            let (&largest, _) = sums
+                .iter()
+                .filter(|&(_, &sum)| sum > own)
+                .max_by_key(|&(&other, &sum)| (sum, other))?;
             oldest(&|assembly| assembly.owner.session == largest)
         })
     }
 
     /// Adds a fragment that is [`plausible`].
-    pub(crate) fn add(&mut self, now: Nanos, index: u32, offset: usize, total: usize, payload: &[u8]) -> Arrival {
+    pub(crate) fn add(
+        &mut self,
+        now: Nanos,
+        index: u32,
+        offset: usize,
+        total: usize,
+        payload: &[u8],
+    ) -> Arrival {
         let Some(assembly) = self.assemblies.get_mut(index) else { return Arrival::Duplicate };
         let number = offset / assembly.fragment;
         let bit = 1u64 << (number % 64);
@@ -248,12 +265,14 @@ impl Incoming {
         self.give_back(buffer);
     }
 
-    /// Calls `send` for each message that may go on: whose it is, where the allowed bytes end, its total.
+    /// Calls `send` for each message that may go on: whose it is, where the allowed bytes end, its
+    /// total.
     pub(crate) fn grant(&mut self, mut send: impl FnMut(Owner, usize, usize)) {
         if !std::mem::take(&mut self.changed) {
             return;
         }
-        let waiting = self.assemblies.iter().filter(|(_, assembly)| assembly.granted < assembly.total);
+        let waiting =
+            self.assemblies.iter().filter(|(_, assembly)| assembly.granted < assembly.total);
         let candidates = waiting.map(|(index, assembly)| Candidate {
             index,
             remaining: assembly.total - assembly.received,
@@ -262,14 +281,17 @@ impl Incoming {
         for chosen in grants::choose(candidates).into_iter().flatten() {
             let assembly = self.assemblies.get_mut(chosen.index).expect("just seen");
             let granted = assembly.total.min(assembly.received + GRANT_WINDOW);
-            if granted >= assembly.granted + GRANT_STEP || (granted == assembly.total && granted > assembly.granted) {
+            if granted >= assembly.granted + GRANT_STEP
+                || (granted == assembly.total && granted > assembly.granted)
+            {
                 assembly.granted = granted;
                 send(assembly.owner, granted, assembly.total);
             }
         }
     }
 
-    /// A message whose next bytes are overdue. One that lacks nothing it was allowed is only looked at again later.
+    /// A message whose next bytes are overdue. One that lacks nothing it was allowed is only looked
+    /// at again later.
     pub(crate) fn overdue(&mut self, now: Nanos) -> Option<Overdue<'_>> {
         loop {
             let index = self.timers.pop_due(now)?;

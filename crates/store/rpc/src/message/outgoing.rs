@@ -40,11 +40,13 @@ impl Sender {
         Self { messages: Slab::new(limit), ready: Vec::new() }
     }
 
-    /// Begins a message of more than one packet. The limit is the number of slots there can be, so it has room.
+    /// Begins a message of more than one packet. The limit is the number of slots there can be, so
+    /// it has room.
     pub(crate) fn begin(&mut self, owner: Owner, total: usize, fragment: usize) -> u32 {
         assert!(total > fragment);
         let granted = total.min(UNSCHEDULED_BYTES);
-        let message = Outgoing { owner, total, fragment, sent: 0, granted, resends: Vec::new(), ready: true };
+        let message =
+            Outgoing { owner, total, fragment, sent: 0, granted, resends: Vec::new(), ready: true };
         let index = self.messages.insert(message).expect("one message a slot");
         self.ready.push(index);
         index
@@ -67,7 +69,8 @@ impl Sender {
         }
     }
 
-    /// Notes that the receiver lacks `len` bytes from `offset`. Returns whether any of them were sent before.
+    /// Notes that the receiver lacks `len` bytes from `offset`. Returns whether any of them were
+    /// sent before.
     pub(crate) fn resend(&mut self, index: u32, offset: usize, len: usize) -> bool {
         let Some(message) = self.messages.get_mut(index) else { return false };
         let end = offset.saturating_add(len).min(message.total);
@@ -105,7 +108,8 @@ impl Sender {
 
     /// The message with the least to go: its number, and whose it is.
     pub(crate) fn shortest(&self) -> Option<(u32, Owner)> {
-        let remaining = |&&index: &&u32| self.messages.get(index).map(|message| message.total - message.sent);
+        let remaining =
+            |&&index: &&u32| self.messages.get(index).map(|message| message.total - message.sent);
         let &index = self.ready.iter().min_by_key(remaining)?;
         Some((index, self.messages.get(index)?.owner))
     }

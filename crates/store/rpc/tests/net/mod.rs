@@ -11,8 +11,8 @@ use std::time::Duration;
 use sprat_key::{Certificate, Identity};
 use sprat_net::{Nanos, Transmit};
 use sprat_rpc::{
-    CallFailure, CallId, Config, Credentials, Endpoint, Handler, Outcome, Repeat, Reply, RequestId, Response,
-    SessionId, Who,
+    CallFailure, CallId, Config, Credentials, Endpoint, Handler, Outcome, Repeat, Reply, RequestId,
+    Response, SessionId, Who,
 };
 use sprat_wire::packet;
 use zerocopy::IntoBytes;
@@ -61,7 +61,15 @@ pub struct Weather {
 
 impl Weather {
     pub fn calm(mtu: usize) -> Self {
-        Self { loss: 0, repeat: 0, reorder: 0, delay: Duration::from_micros(5), mtu, reliable: false, rate: 0 }
+        Self {
+            loss: 0,
+            repeat: 0,
+            reorder: 0,
+            delay: Duration::from_micros(5),
+            mtu,
+            reliable: false,
+            rate: 0,
+        }
     }
 
     pub fn rough(mtu: usize) -> Self {
@@ -126,7 +134,16 @@ pub fn request(op: u64, want: Want, response: usize, filler: usize) -> Vec<u8> {
 pub fn packet(kind: u8, slot: u8, fields: [u32; 5], payload: &[u8]) -> Vec<u8> {
     let [session, token, sequence, offset, total] = fields.map(Into::into);
     let payload_len = u16::try_from(payload.len()).unwrap().into();
-    let header = packet::Header { kind, slot, payload: payload_len, session, token, sequence, offset, total };
+    let header = packet::Header {
+        kind,
+        slot,
+        payload: payload_len,
+        session,
+        token,
+        sequence,
+        offset,
+        total,
+    };
     [header.as_bytes(), payload].concat()
 }
 
@@ -199,11 +216,19 @@ impl Handler for App {
     fn request(&mut self, now: Nanos, id: RequestId, payload: &[u8]) -> Outcome<u64> {
         self.asked.push(id.who());
         if self.forged {
-            return Outcome::Reply(self.reply(payload.len() as u64, 3 * payload.len(), Repeat::Retain));
+            return Outcome::Reply(self.reply(
+                payload.len() as u64,
+                3 * payload.len(),
+                Repeat::Retain,
+            ));
         }
         let op = u64::from_le_bytes(payload[..8].try_into().unwrap());
         let response = u32::from_le_bytes(payload[9..13].try_into().unwrap()) as usize;
-        assert_eq!(payload[REQUEST_HEADER..], pattern(op, payload.len() - REQUEST_HEADER), "request {op}");
+        assert_eq!(
+            payload[REQUEST_HEADER..],
+            pattern(op, payload.len() - REQUEST_HEADER),
+            "request {op}"
+        );
         match payload[8] {
             3 if self.turned.get(&op).is_none_or(|&times| times < 3) => {
                 *self.turned.entry(op).or_default() += 1;
@@ -311,11 +336,17 @@ impl World {
         let mut endpoint = Endpoint::new(&self.config, self.dice.next());
         if let Some(identity) = self.identities.get(&node) {
             let mut seed = [0; 32];
-            seed.chunks_mut(8).for_each(|chunk| chunk.copy_from_slice(&self.dice.next().to_le_bytes()));
+            seed.chunks_mut(8)
+                .for_each(|chunk| chunk.copy_from_slice(&self.dice.next().to_le_bytes()));
             let credentials = Credentials::new(Arc::clone(identity), &seed, BEGINNING);
             endpoint = endpoint.secured(&self.config, credentials);
         }
-        Node { endpoint, app: App { think: Duration::from_millis(30), ..App::default() }, wire, busy_until: Nanos(0) }
+        Node {
+            endpoint,
+            app: App { think: Duration::from_millis(30), ..App::default() },
+            wire,
+            busy_until: Nanos(0),
+        }
     }
 
     /// A node dies and comes back without memory; what its application did is kept.
@@ -333,10 +364,18 @@ impl World {
         node.endpoint.connect(self.now, address(to), &mut node.wire).unwrap()
     }
 
-    pub fn call(&mut self, from: usize, session: SessionId, bytes: &[u8], patience: Duration) -> CallId {
+    pub fn call(
+        &mut self,
+        from: usize,
+        session: SessionId,
+        bytes: &[u8],
+        patience: Duration,
+    ) -> CallId {
         let node = &mut self.nodes[from];
         let (first, second) = bytes.split_at(bytes.len() / 2);
-        node.endpoint.call(self.now, session, &[first, second], self.now + patience, &mut node.wire).unwrap()
+        node.endpoint
+            .call(self.now, session, &[first, second], self.now + patience, &mut node.wire)
+            .unwrap()
     }
 
     pub fn result(&self, node: usize, call: CallId) -> Option<&Result<Vec<u8>, CallFailure>> {
@@ -353,7 +392,12 @@ impl World {
         for index in 0..self.nodes.len() {
             let node = &mut self.nodes[index];
             let app = &mut node.app;
-            let due = app.pending.iter().filter(|pending| pending.0 <= self.now).copied().collect::<Vec<_>>();
+            let due = app
+                .pending
+                .iter()
+                .filter(|pending| pending.0 <= self.now)
+                .copied()
+                .collect::<Vec<_>>();
             app.pending.retain(|pending| pending.0 > self.now);
             for (_, id, op, len) in due {
                 let reply = app.reply(op, len, Repeat::Retain);
@@ -376,7 +420,8 @@ impl World {
         {
             return;
         }
-        let nanos = (frame.len() as u64 * 1_000_000_000).checked_div(self.weather.rate).unwrap_or(0);
+        let nanos =
+            (frame.len() as u64 * 1_000_000_000).checked_div(self.weather.rate).unwrap_or(0);
         let node = &mut self.nodes[from];
         let leaves = node.busy_until.max(self.now) + Duration::from_nanos(nanos);
         node.busy_until = leaves;

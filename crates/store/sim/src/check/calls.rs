@@ -1,5 +1,5 @@
-//! The calls on one object, ready for the search: those told in the order of being told, those never told behind them in the order
-//! of being asked.
+//! The calls on one object, ready for the search: those told in the order of being told, those
+//! never told behind them in the order of being asked.
 
 use super::model::State;
 use crate::history::{Action, OPEN, Operation, SETTLED, Told, Value};
@@ -8,7 +8,8 @@ use sprat_wire::op::Condition;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-/// What stands for every text that nobody ever read: it does not matter which of them an object holds.
+/// What stands for every text that nobody ever read: it does not matter which of them an object
+/// holds.
 const UNREAD: Value = Value::Text { id: 0, len: 0 };
 
 /// The calls of one object. A call's place is where it is in `calls`.
@@ -22,10 +23,11 @@ pub(super) struct Calls {
     least_behind: Vec<Option<u64>>,
     /// Of each that was told, when all those told before it had been asked.
     begun: Vec<Nanos>,
-    /// Of each that was told, which of those never told may come before it: asked before it was told, and not settled.
+    /// Of each that was told, which of those never told may come before it: asked before it was
+    /// told, and not settled.
     asked: Vec<Range<u32>>,
-    /// Of those never told that do the same to an object, the one that was asked just before: it might as well be the one
-    /// that took place.
+    /// Of those never told that do the same to an object, the one that was asked just before: it
+    /// might as well be the one that took place.
     twins: Vec<Option<u32>>,
     /// Values that were told, by their versions.
     values: HashMap<u64, Value>,
@@ -58,14 +60,20 @@ impl Calls {
             count(told + from)..count(told + until.max(from))
         });
         let asked = asked.collect();
-        let same = |one: &Operation, other: &Operation| one.action == other.action && one.ended <= other.ended;
+        let same = |one: &Operation, other: &Operation| {
+            one.action == other.action && one.ended <= other.ended
+        };
         let twin = |index: usize| (0..index).rev().find(|&other| same(&open[other], &open[index]));
-        let twins = (0..open.len()).map(|index| twin(index).map(|twin| count(told + twin))).collect();
-        let makes = |call: &&Operation| matches!(call.action, Action::Write { .. } | Action::Increment { .. });
+        let twins =
+            (0..open.len()).map(|index| twin(index).map(|twin| count(told + twin))).collect();
+        let makes = |call: &&Operation| {
+            matches!(call.action, Action::Write { .. } | Action::Increment { .. })
+        };
         let mut values = HashMap::new();
         for call in certain {
             match (call.action, call.told) {
-                (_, Told::Found { version, value }) | (Action::Write { value, .. }, Told::Done { version }) => {
+                (_, Told::Found { version, value })
+                | (Action::Write { value, .. }, Told::Done { version }) => {
                     values.insert(version, value);
                 }
                 (_, Told::Sum { sum, version }) => {
@@ -108,12 +116,14 @@ impl Calls {
         self.least_behind[at(first)]
     }
 
-    /// Those never told that may come next, when all before `first` are done and the object is like this.
+    /// Those never told that may come next, when all before `first` are done and the object is like
+    /// this.
     pub(super) fn never_told(&self, first: u32, state: State) -> impl Iterator<Item = u32> + '_ {
         self.asked[at(first)].clone().filter(move |&place| !self.is_spent(place, first, state))
     }
 
-    /// The one never told that does the same and came before in all, if there is one that still may.
+    /// The one never told that does the same and came before in all, if there is one that still
+    /// may.
     pub(super) fn twin(&self, place: u32, first: u32, state: State) -> Option<u32> {
         self.twins[at(place - self.told)].filter(|&twin| !self.is_spent(twin, first, state))
     }
@@ -134,7 +144,8 @@ impl Calls {
         refused || settled(call) < self.begun[at(first)]
     }
 
-    /// The state after the one there; `None` if it cannot come then, or nobody can have seen what was seen after that.
+    /// The state after the one there; `None` if it cannot come then, or nobody can have seen what
+    /// was seen after that.
     pub(super) fn after(&self, place: u32, state: State) -> Option<State> {
         let call = &self.calls[at(place)];
         let after = state.after(call.action, call.told)?;
@@ -149,8 +160,9 @@ impl Calls {
     }
 }
 
-/// The calls, knowing what readers saw: a text is written by one call only, so whoever read it tells of what version that write was,
-/// and that it took place before. Texts that nobody read are made one.
+/// The calls, knowing what readers saw: a text is written by one call only, so whoever read it
+/// tells of what version that write was, and that it took place before. Texts that nobody read are
+/// made one.
 fn seen_by_readers(operations: &[Operation]) -> Vec<Operation> {
     let mut read: HashMap<Value, (u64, u64)> = HashMap::new();
     for call in operations {
@@ -175,8 +187,8 @@ fn seen_by_readers(operations: &[Operation]) -> Vec<Operation> {
     operations.iter().map(seen).collect()
 }
 
-/// Of each call, in the order of being told, those told later but asked before it was told; and the least version told of those asked
-/// after that.
+/// Of each call, in the order of being told, those told later but asked before it was told; and the
+/// least version told of those asked after that.
 fn overlaps(certain: &[Operation]) -> (Vec<Vec<u32>>, Vec<Option<u64>>) {
     let mut by_asked: Vec<u32> = (0..count(certain.len())).collect();
     by_asked.sort_by_key(|&place| certain[at(place)].invoked);
@@ -215,7 +227,9 @@ fn maxima(moments: impl Iterator<Item = Nanos>) -> Vec<Nanos> {
 
 fn version_told(told: Told) -> Option<u64> {
     match told {
-        Told::Found { version, .. } | Told::Done { version } | Told::Sum { version, .. } => Some(version),
+        Told::Found { version, .. } | Told::Done { version } | Told::Sum { version, .. } => {
+            Some(version)
+        }
         Told::Conflict(version) => version,
         _ => None,
     }

@@ -1,12 +1,14 @@
-//! Whether calls on one object can have happened one after the other, each at some moment between being asked and told.
+//! Whether calls on one object can have happened one after the other, each at some moment between
+//! being asked and told.
 //!
-//! The search of Wing and Gong with the memory of Lowe: try every call that may come next, remember which sets of calls
-//! in which state led nowhere. A call whose outcome is unknown may come at any time after it was asked until it has
-//! surely settled, or never.
+//! The search of Wing and Gong with the memory of Lowe: try every call that may come next, remember
+//! which sets of calls in which state led nowhere. A call whose outcome is unknown may come at any
+//! time after it was asked until it has surely settled, or never.
 //!
-//! A set of calls is the first call told that is not done, those after it that are, and those never told that took place. The second are
-//! calls that overlap the first, a few however long the history; and if a set led nowhere, neither does one in which
-//! more of those never told took place.
+//! A set of calls is the first call told that is not done, those after it that are, and those never
+//! told that took place. The second are calls that overlap the first, a few however long the
+//! history; and if a set led nowhere, neither does one in which more of those never told took
+//! place.
 
 use super::calls::Calls;
 use super::model::State;
@@ -21,7 +23,8 @@ const MAX_STATES: usize = 200_000;
 pub enum Verdict {
     /// They can have happened so.
     Linearizable,
-    /// They cannot: the number of the first call that found no place in the best attempt, and the state it met there.
+    /// They cannot: the number of the first call that found no place in the best attempt, and the
+    /// state it met there.
     Broken(usize, State),
     /// The search grew too large.
     Undecided,
@@ -62,7 +65,8 @@ impl Attempt {
         if !calls.is_told(place) {
             taken = insert(&taken, place);
         } else if place == first {
-            let run = ahead.iter().zip(first + 1..).take_while(|&(&place, next)| place == next).count();
+            let run =
+                ahead.iter().zip(first + 1..).take_while(|&(&place, next)| place == next).count();
             ahead.drain(..run);
             first += 1 + u32::try_from(run).expect("few");
         } else {
@@ -82,13 +86,16 @@ impl Attempt {
         for place in told {
             let Some(after) = calls.after(place, *state) else { continue };
             let attempt = self.with(calls, place, after);
-            // What changes nothing, not even what is known, may as well come now, if nothing can come only before it.
+            // What changes nothing, not even what is known, may as well come now, if nothing can
+            // come only before it.
             if after == *state && !self.is_last_chance(calls, attempt.first) {
                 return vec![attempt];
             }
             next.push(attempt);
         }
-        for place in calls.never_told(*first, *state).filter(|place| taken.binary_search(place).is_err()) {
+        for place in
+            calls.never_told(*first, *state).filter(|place| taken.binary_search(place).is_err())
+        {
             let twin = calls.twin(place, *first, *state);
             if twin.is_none_or(|twin| taken.binary_search(&twin).is_ok())
                 && let Some(after) = calls.after(place, *state)
@@ -101,18 +108,24 @@ impl Attempt {
         next
     }
 
-    /// Whether one of those never told may come now, and not any more when all before `first` are done.
+    /// Whether one of those never told may come now, and not any more when all before `first` are
+    /// done.
     fn is_last_chance(&self, calls: &Calls, first: u32) -> bool {
         let Self { taken, state, .. } = self;
-        let mut may = calls.never_told(self.first, *state).filter(|place| taken.binary_search(place).is_err());
+        let mut may = calls
+            .never_told(self.first, *state)
+            .filter(|place| taken.binary_search(place).is_err());
         first < calls.told() && may.any(|place| calls.is_spent(place, first, *state))
     }
 
     /// Whether calls still to be told are of older versions: they never go back.
     fn is_too_far(&self, calls: &Calls) -> bool {
-        let beside = calls.beside(self.first).filter(|place| self.ahead.binary_search(place).is_err());
+        let beside =
+            calls.beside(self.first).filter(|place| self.ahead.binary_search(place).is_err());
         let told = beside.filter_map(|place| calls.version(place)).min();
-        told.into_iter().chain(calls.least_behind(self.first)).any(|version| version < self.state.least())
+        told.into_iter()
+            .chain(calls.least_behind(self.first))
+            .any(|version| version < self.state.least())
     }
 }
 
@@ -120,10 +133,12 @@ impl Attempt {
 #[must_use]
 pub fn check(operations: &[Operation]) -> Verdict {
     let calls = Calls::new(operations);
-    // Where attempts came, and what of that never told had taken place then: none of them includes another.
+    // Where attempts came, and what of that never told had taken place then: none of them includes
+    // another.
     let mut seen: HashMap<(u32, Places, State), Vec<Places>> = HashMap::new();
     let mut states = 0;
-    let mut stack = vec![Attempt { first: 0, ahead: Vec::new(), taken: Vec::new(), state: State::NEVER }];
+    let mut stack =
+        vec![Attempt { first: 0, ahead: Vec::new(), taken: Vec::new(), state: State::NEVER }];
     let mut best = (0, State::NEVER);
     while let Some(attempt) = stack.pop() {
         if attempt.first == calls.told() {

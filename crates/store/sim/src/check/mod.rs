@@ -89,7 +89,8 @@ pub fn check(history: &History, hash_seed: u64, keys: u16) -> Result<Checked, Bo
                 let from = number.saturating_sub(CONTEXT);
                 let lines = calls.iter().skip(from).take(2 * CONTEXT);
                 let mark = |call: &Operation| if call.number == number { "=> " } else { "   " };
-                let around: Vec<String> = lines.map(|call| format!("{}{call}", mark(call))).collect();
+                let around: Vec<String> =
+                    lines.map(|call| format!("{}{call}", mark(call))).collect();
                 let call = calls[number].to_string();
                 return Err(Box::new(Violation::Object {
                     name,

@@ -1,5 +1,6 @@
-//! What the store promises of an object: an overwrite has the next version, a new object one above every version its
-//! key ever had. A call whose version nobody was told leaves the version open but for a lower bound, until someone is told.
+//! What the store promises of an object: an overwrite has the next version, a new object one above
+//! every version its key ever had. A call whose version nobody was told leaves the version open but
+//! for a lower bound, until someone is told.
 
 use crate::history::{Action, Told, Value};
 use sprat_wire::op::Condition;
@@ -8,7 +9,8 @@ use sprat_wire::op::Condition;
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct State {
     value: Option<Value>,
-    /// The version, or a version that it is above; of an absent object, the highest known to have been.
+    /// The version, or a version that it is above; of an absent object, the highest known to have
+    /// been.
     version: u64,
     /// Whether `version` is the version.
     exact: bool,
@@ -47,7 +49,9 @@ impl State {
     fn written(self, value: Value, told: Option<u64>) -> Option<Self> {
         let value = Some(value);
         let (version, exact) = match (self.value, told) {
-            (Some(_), Some(version)) => (self.with_version(version.checked_sub(1)?)?.version + 1, true),
+            (Some(_), Some(version)) => {
+                (self.with_version(version.checked_sub(1)?)?.version + 1, true)
+            }
             (Some(_), None) => (self.version + 1, self.exact),
             (None, Some(version)) if version > self.version => (version, true),
             (None, Some(_)) => return None,
@@ -85,22 +89,32 @@ impl State {
         self.value.filter(|_| self.exact).map(|value| (self.version, value))
     }
 
-    /// The state after a call that took place and was told what it was told; `None` if that cannot be.
+    /// The state after a call that took place and was told what it was told; `None` if that cannot
+    /// be.
     #[must_use]
     pub fn after(self, action: Action, told: Told) -> Option<Self> {
         match (action, told) {
-            (Action::Read, Told::Found { version, value }) if self.value == Some(value) => self.with_version(version),
+            (Action::Read, Told::Found { version, value }) if self.value == Some(value) => {
+                self.with_version(version)
+            }
             (Action::Read, Told::Absent) => self.value.is_none().then_some(self),
             (Action::Write { value, condition }, Told::Done { version }) => {
                 self.given(condition)?.written(value, Some(version))
             }
-            (Action::Write { value, condition }, Told::Unknown) => self.given(condition)?.written(value, None),
-            (Action::Remove { condition }, Told::Done { version }) => self.given(condition)?.removed(Some(version)),
-            (Action::Remove { condition }, Told::Unknown) => self.given(condition)?.removed(None),
-            (Action::Remove { condition }, Told::Absent) => self.given(condition).filter(|state| state.value.is_none()),
-            (Action::Write { condition, .. } | Action::Remove { condition }, Told::Conflict(current)) => {
-                self.refusing(condition, current)
+            (Action::Write { value, condition }, Told::Unknown) => {
+                self.given(condition)?.written(value, None)
             }
+            (Action::Remove { condition }, Told::Done { version }) => {
+                self.given(condition)?.removed(Some(version))
+            }
+            (Action::Remove { condition }, Told::Unknown) => self.given(condition)?.removed(None),
+            (Action::Remove { condition }, Told::Absent) => {
+                self.given(condition).filter(|state| state.value.is_none())
+            }
+            (
+                Action::Write { condition, .. } | Action::Remove { condition },
+                Told::Conflict(current),
+            ) => self.refusing(condition, current),
             (Action::Increment { delta }, Told::Sum { sum, version })
                 if self.number()?.checked_add(delta) == Some(sum) =>
             {

@@ -1,4 +1,5 @@
-//! A coordinator of a cluster, through its lives: alone, or one of several over a shared [`Etcd`](super::etcd).
+//! A coordinator of a cluster, through its lives: alone, or one of several over a shared
+//! [`Etcd`](super::etcd).
 
 use super::clock::Clock;
 use super::etcd::{Rows, Shared};
@@ -15,7 +16,8 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Time that etcd takes to answer, microseconds, as a rule and now and then; and after which it is not waited for.
+/// Time that etcd takes to answer, microseconds, as a rule and now and then; and after which it is
+/// not waited for.
 const USUAL: u64 = 3_000;
 const SLOW: u64 = 400_000;
 const GIVEN_UP: Duration = Duration::from_secs(1);
@@ -119,7 +121,8 @@ impl Post {
         let (life, seed) = (self.draw() | 1, self.draw());
         let (service, candidate) = if self.several {
             let office = Office::default();
-            let control = AnyDriver::from(self.hub.port(self.control).expect("the one before is gone"));
+            let control =
+                AnyDriver::from(self.hub.port(self.control).expect("the one before is gone"));
             let core = Core::over(vec![(TRANSPORT, control)], &Locators::from(here.clone()), seed);
             let candidate = Candidate {
                 election: Election::new(life, here.to_string()),
@@ -130,18 +133,31 @@ impl Post {
             };
             (Coordinator::standby(office, here.to_string()), Some(candidate))
         } else {
-            (Coordinator::new(Catalog::open_alone(Rows::new(&self.etcd, None, &self.open), HASH_SEED, life)?), None)
+            (
+                Coordinator::new(Catalog::open_alone(
+                    Rows::new(&self.etcd, None, &self.open),
+                    HASH_SEED,
+                    life,
+                )?),
+                None,
+            )
         };
-        Ok(Process { node: Box::new(Node::new(driver, service, &sprat_rpc::Config::default(), seed)), candidate })
+        Ok(Process {
+            node: Box::new(Node::new(driver, service, &sprat_rpc::Config::default(), seed)),
+            candidate,
+        })
     }
 
     /// When it has something to do although nothing arrives.
     pub(super) fn wake(&self) -> Nanos {
-        let Some(Process { node, candidate }) = &self.process else { return self.up_at.max(self.paused_until) };
-        let election = candidate.as_ref().map_or(Nanos::NEVER, |candidate| match candidate.awaited {
-            Some(Awaited::Pong) => candidate.core.next_deadline(),
-            _ => candidate.wake,
-        });
+        let Some(Process { node, candidate }) = &self.process else {
+            return self.up_at.max(self.paused_until);
+        };
+        let election =
+            candidate.as_ref().map_or(Nanos::NEVER, |candidate| match candidate.awaited {
+                Some(Awaited::Pong) => candidate.core.next_deadline(),
+                _ => candidate.wake,
+            });
         self.clock.global(node.next_deadline().min(election)).max(self.paused_until)
     }
 
@@ -186,14 +202,19 @@ impl Candidate {
     /// Takes what it awaits, if that is there.
     fn take(&mut self, now: Nanos) {
         match self.awaited.take() {
-            Some(Awaited::Read { sent, at, found }) if at <= now => self.election.read(sent, now, found),
-            Some(Awaited::Claim { sent, at, outcome }) if at <= now => self.election.claimed(sent, now, outcome),
+            Some(Awaited::Read { sent, at, found }) if at <= now => {
+                self.election.read(sent, now, found)
+            }
+            Some(Awaited::Claim { sent, at, outcome }) if at <= now => {
+                self.election.claimed(sent, now, outcome)
+            }
             Some(Awaited::Pong) => {
                 let mut ended = None;
                 let polled = self.core.poll(now, &mut |_, answer| {
-                    ended = Some(
-                        answer.ok().map(|answer| Pong { leads: answer.status == Status::Ok, term: answer.number }),
-                    );
+                    ended = Some(answer.ok().map(|answer| Pong {
+                        leads: answer.status == Status::Ok,
+                        term: answer.number,
+                    }));
                 });
                 polled.expect("a port in memory does not fail");
                 match ended {
@@ -216,7 +237,8 @@ impl Candidate {
             Duty::Read => Some(Awaited::Read { sent: now, at: given_up, found: None }),
             Duty::Claim { over } => {
                 let (life, locator) = self.election.identity();
-                // Over a way that is cut it may arrive all the same; and over one that is open the answer may be lost.
+                // Over a way that is cut it may arrive all the same; and over one that is open the
+                // answer may be lost.
                 let arrives = open || etcd.chance(4) == 0;
                 let outcome = arrives.then(|| etcd.claim(over, life, locator));
                 let heard = open && etcd.chance(30) > 0;
@@ -224,7 +246,8 @@ impl Candidate {
                 Some(Awaited::Claim { sent: now, at, outcome: outcome.filter(|_| heard) })
             }
             Duty::Ping { locator } => {
-                let target = locator.parse().ok().and_then(|locator| self.core.target(&locator).ok());
+                let target =
+                    locator.parse().ok().and_then(|locator| self.core.target(&locator).ok());
                 let target = target.expect("locators of the simulator are good");
                 let begun = self.core.submit_to(now, 0, target, &Request::WhoLeads, now + SILENCE);
                 begun.expect("nothing else is under way");

@@ -1,5 +1,6 @@
-//! What several coordinators share, in memory: a register and rows with the semantics of etcd's transactions, and the ways of
-//! each coordinator there, which may fail before or after a transaction, or deliver it much later.
+//! What several coordinators share, in memory: a register and rows with the semantics of etcd's
+//! transactions, and the ways of each coordinator there, which may fail before or after a
+//! transaction, or deliver it much later.
 
 use crate::random::Random;
 use sprat_net::Nanos;
@@ -39,7 +40,8 @@ impl Etcd {
     /// Time goes on; what was on its way arrives.
     pub(super) fn advance(&mut self, now: Nanos) {
         self.now = now;
-        let (due, late) = std::mem::take(&mut self.late).into_iter().partition(|&(at, ..)| at <= now);
+        let (due, late) =
+            std::mem::take(&mut self.late).into_iter().partition(|&(at, ..)| at <= now);
         self.late = late;
         let due: Vec<(Nanos, u64, Changes)> = due;
         for (_, term, changes) in due {
@@ -66,7 +68,11 @@ impl Etcd {
         self.random.below(bound)
     }
 
-    fn transact(&mut self, term: Option<u64>, changes: &[(String, Option<Vec<u8>>)]) -> Result<(), MetadataError> {
+    fn transact(
+        &mut self,
+        term: Option<u64>,
+        changes: &[(String, Option<Vec<u8>>)],
+    ) -> Result<(), MetadataError> {
         if term.is_some_and(|term| self.holder.as_ref().is_none_or(|holder| holder.term != term)) {
             return Err(MetadataError::Fenced { place: "etcd".into() });
         }
@@ -95,7 +101,9 @@ impl Metadata for Rows {
     fn load(&self) -> Result<BTreeMap<String, Vec<u8>>, MetadataError> {
         match self.open.get() {
             true => self.etcd.borrow().rows.load(),
-            false => Err(MetadataError::Unavailable { place: "etcd".into(), cause: "cut off".into() }),
+            false => {
+                Err(MetadataError::Unavailable { place: "etcd".into(), cause: "cut off".into() })
+            }
         }
     }
 
@@ -103,9 +111,12 @@ impl Metadata for Rows {
         let etcd = &mut *self.etcd.borrow_mut();
         let Some(term) = self.term else { return etcd.transact(None, changes) };
         let fate = etcd.chance(100);
-        let unknown = || Err(MetadataError::Unknown { place: "etcd".into(), cause: "no answer".into() });
+        let unknown =
+            || Err(MetadataError::Unknown { place: "etcd".into(), cause: "no answer".into() });
         match (self.open.get(), fate) {
-            (false, 0..50) => Err(MetadataError::Unavailable { place: "etcd".into(), cause: "cut off".into() }),
+            (false, 0..50) => {
+                Err(MetadataError::Unavailable { place: "etcd".into(), cause: "cut off".into() })
+            }
             // Not done, and done later; now and then also over a way that is open.
             (false, 50..75) | (true, 0) => unknown(),
             (false, _) | (true, 1) => {

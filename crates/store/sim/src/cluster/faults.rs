@@ -37,7 +37,8 @@ pub enum Fault {
     PauseCoordinator(usize, Duration),
     /// Some coordinators do not reach etcd for so long.
     CutFromEtcd(Vec<usize>, Duration),
-    /// Frames between a coordinator and the others, and some servers, are lost for so long; or only those that it sends.
+    /// Frames between a coordinator and the others, and some servers, are lost for so long; or only
+    /// those that it sends.
     CutCoordinator {
         /// Which.
         coordinator: usize,
@@ -48,7 +49,8 @@ pub enum Fault {
         /// How long.
         lasts: Duration,
     },
-    /// A server's disk fails, at the operation so many away, until somebody has put in another and the process is begun anew, after so long.
+    /// A server's disk fails, at the operation so many away, until somebody has put in another and
+    /// the process is begun anew, after so long.
     FailDisk {
         /// Which.
         server: usize,
@@ -63,18 +65,22 @@ pub enum Fault {
     FillDisk(usize, Duration),
     /// A server's disk takes so long from now on.
     Latency(usize, Latency),
-    /// On the disk of one server, always the same, a bit of a replica is another than was written: which of them, and which bit, by chance.
+    /// On the disk of one server, always the same, a bit of a replica is another than was written:
+    /// which of them, and which bit, by chance.
     Flip(u64),
-    /// Somebody has a tablet, or half of one, moved to a server. No fault, but what has to go well while there are some.
+    /// Somebody has a tablet, or half of one, moved to a server. No fault, but what has to go well
+    /// while there are some.
     Move {
-        /// Which of the tables, and which of its tablets; of as many as there are, the rest of a division.
+        /// Which of the tables, and which of its tablets; of as many as there are, the rest of a
+        /// division.
         tablet: (usize, usize),
         /// Half of it: the first, or the second.
         half: Option<usize>,
         /// Where to.
         to: usize,
     },
-    /// Somebody drops a table, by a number of which as many as there are leave a rest; another is made in its place.
+    /// Somebody drops a table, by a number of which as many as there are leave a rest; another is
+    /// made in its place.
     Drop(usize),
     /// Somebody has a server drained, or has it no longer drained.
     Drain(usize, bool),
@@ -123,7 +129,11 @@ fn draw(settings: &Settings, random: &mut Random) -> Fault {
         44..47 => Fault::FailDisk {
             server,
             after: random.below(20),
-            how: *random.pick(&[sprat_disk::Fault::Io, sprat_disk::Fault::NoSpace, sprat_disk::Fault::Hang]),
+            how: *random.pick(&[
+                sprat_disk::Fault::Io,
+                sprat_disk::Fault::NoSpace,
+                sprat_disk::Fault::Hang,
+            ]),
             lasts: random.micros(1_000, 2_000_000),
         },
         47 => Fault::FillDisk(server, random.micros(1_000, 3_000_000)),

@@ -73,7 +73,8 @@ impl Server {
         let (address, control) = addresses;
         let mut options = Options::new([1; 16], 1, 1000);
         options.segment_bytes = u32::try_from(settings.segment_bytes).expect("small");
-        options.frame_bytes = (options.segment_bytes + options.segment_bytes / 8).next_multiple_of(4096);
+        options.frame_bytes =
+            (options.segment_bytes + options.segment_bytes / 8).next_multiple_of(4096);
         options.threads = 1;
         let disk = MemControl::new(seed);
         disk.set_latency(settings.work.latency);
@@ -133,7 +134,9 @@ impl Server {
     /// Whether it keeps a whole replica of a segment.
     pub(super) fn keeps(&self, master: u32, segment: u64) -> bool {
         let records = self.node().map(|node| node.service().keeper().records(master));
-        records.is_some_and(|records| records.iter().any(|record| record.segment == segment && record.sealed))
+        records.is_some_and(|records| {
+            records.iter().any(|record| record.segment == segment && record.sealed)
+        })
     }
 
     /// Its disk.
@@ -141,7 +144,8 @@ impl Server {
         &self.disk
     }
 
-    /// Its disk is as it should be again, and its process is begun anew: it may have given it up, or wait for ever.
+    /// Its disk is as it should be again, and its process is begun anew: it may have given it up,
+    /// or wait for ever.
     pub(super) fn mend(&mut self, now: Nanos) {
         self.spoilt_until = None;
         self.disk.spare();
@@ -154,9 +158,12 @@ impl Server {
     /// Flips a bit of a replica that is whole, and that it may; false when there is none.
     pub(super) fn flip(&self, chance: u64, may: impl Fn(ReplicaId) -> bool) -> bool {
         let Some(node) = self.node() else { return false };
-        let whole: Vec<_> = node.service().keeper().whole().filter(|&(replica, _)| may(replica)).collect();
+        let whole: Vec<_> =
+            node.service().keeper().whole().filter(|&(replica, _)| may(replica)).collect();
         let count = whole.len().max(1) as u64;
-        let Some((_, place)) = whole.get(usize::try_from(chance % count).expect("few")) else { return false };
+        let Some((_, place)) = whole.get(usize::try_from(chance % count).expect("few")) else {
+            return false;
+        };
         let at = place.start + chance / count % (place.end - place.start);
         self.disk.flip(at, u32::try_from(chance >> 61).expect("three bits"));
         true
@@ -164,7 +171,8 @@ impl Server {
 
     /// What it keeps of a server.
     pub(super) fn describe_kept(&self, master: u32) -> String {
-        self.node().map_or("nothing now".to_owned(), |node| node.service().keeper().describe(master))
+        self.node()
+            .map_or("nothing now".to_owned(), |node| node.service().keeper().describe(master))
     }
 
     /// How it stands.
@@ -205,9 +213,10 @@ impl Server {
     fn start(&mut self, now: Nanos) {
         self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         let driver = AnyDriver::from(self.hub.port(self.control).expect("the one before is gone"));
-        let core =
-            Core::over(vec![(TRANSPORT, driver)], &self.coordinators, self.seed).expect("the transport is there");
-        let locator = format!("{TRANSPORT}:host={},port={}", self.address.ip(), self.address.port());
+        let core = Core::over(vec![(TRANSPORT, driver)], &self.coordinators, self.seed)
+            .expect("the transport is there");
+        let locator =
+            format!("{TRANSPORT}:host={},port={}", self.address.ip(), self.address.port());
         let agent = Agent::new(self.enlisted, super::COPIES, locator).in_rack(&self.rack);
         // Replaced by the master's, when there is one.
         let (outbox, _) = inbox();
@@ -221,11 +230,13 @@ impl Server {
             segment_bytes: settings.segment_bytes,
             ..Config::new(settings.memory, Durability::Tracked)
         };
-        let replicator = Replicator::new(server, usize::from(super::COPIES), settings.segment_bytes, self.seed);
+        let replicator =
+            Replicator::new(server, usize::from(super::COPIES), settings.segment_bytes, self.seed);
         let (outbox, commands) = inbox();
         // It serves nothing before it is told to, and not for longer than it is told.
         outbox.set_lease(Nanos(0));
-        let master = Master::replicated(Log::new(config).expect("the settings fit"), replicator, commands);
+        let master =
+            Master::replicated(Log::new(config).expect("the settings fit"), replicator, commands);
         let driver = AnyDriver::from(self.hub.port(self.address).expect("the one before is gone"));
         let disk = self.disk.open().expect("whoever had it open is gone");
         let (replicas, _) = Replicas::open(disk, &self.options).ok()?;
@@ -267,7 +278,10 @@ impl Server {
         if process.node.is_none() && process.agent.has_enlisted() {
             self.enlisted = enlisted;
             let Some(node) = self.begin(settings, enlisted.server) else {
-                assert!(self.spoilt_until.is_some(), "a disk that only forgets what was not synced");
+                assert!(
+                    self.spoilt_until.is_some(),
+                    "a disk that only forgets what was not synced"
+                );
                 self.crash(now + RESTART, true);
                 return None;
             };
@@ -293,7 +307,8 @@ impl Server {
 
     /// The agent's part.
     fn ask(&mut self, local: Nanos) -> Option<Gone> {
-        let Process { core, agent, outbox, asking, node, wake } = self.process.as_mut().expect("it runs");
+        let Process { core, agent, outbox, asking, node, wake } =
+            self.process.as_mut().expect("it runs");
         let mut gone = None;
         let mut left = false;
         if *asking {

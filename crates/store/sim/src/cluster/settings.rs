@@ -6,7 +6,8 @@ use sprat_net::HubOptions;
 use sprat_wire::SEGLET_BYTES;
 use std::time::Duration;
 
-/// How far clocks may be ahead or behind for leases to mean what they say, and how far they are where that is not kept, parts in a million.
+/// How far clocks may be ahead or behind for leases to mean what they say, and how far they are
+/// where that is not kept, parts in a million.
 const WITHIN: u64 = 1_000_000 / sprat_store::coordinator::DRIFT as u64;
 const BEYOND: u64 = 300_000;
 
@@ -36,7 +37,11 @@ impl Settings {
         let times = |number: u64| number * operations / self.work.operations;
         let micros = u64::try_from(self.work.span.as_micros()).expect("seconds");
         let span = Duration::from_micros(times(micros));
-        Self { faults: times(self.faults).max(1), work: Work { operations, span, ..self.work }, ..self }
+        Self {
+            faults: times(self.faults).max(1),
+            work: Work { operations, span, ..self.work },
+            ..self
+        }
     }
 
     /// The same, but in every eighth history clocks are further apart than is promised.
@@ -45,8 +50,9 @@ impl Settings {
         if seed / 2 % 8 == 4 { Self { drift: BEYOND, ..self } } else { self }
     }
 
-    /// Whether clocks are further apart than leases allow for. Then a server may serve what others serve already, and what was read meanwhile
-    /// be old; but what was written is there, once, whatever clocks say.
+    /// Whether clocks are further apart than leases allow for. Then a server may serve what others
+    /// serve already, and what was read meanwhile be old; but what was written is there, once,
+    /// whatever clocks say.
     #[must_use]
     pub fn is_beyond(&self) -> bool {
         self.drift >= WITHIN
@@ -57,8 +63,10 @@ impl Settings {
         let work = Work::draw(random);
         let seglets = usize::try_from(random.between(5, 8)).expect("small");
         Self {
-            servers: usize::try_from(random.between(u64::from(super::COPIES) + 1, u64::from(super::COPIES) + 4))
-                .expect("few"),
+            servers: usize::try_from(
+                random.between(u64::from(super::COPIES) + 1, u64::from(super::COPIES) + 4),
+            )
+            .expect("few"),
             coordinators: usize::try_from(random.between(1, 3)).expect("few"),
             memory: 4 << 20,
             segment_bytes: seglets * SEGLET_BYTES,

@@ -1,4 +1,5 @@
-//! The loop of a cluster: time, network, coordinators, servers, clients and faults, in a fixed order.
+//! The loop of a cluster: time, network, coordinators, servers, clients and faults, in a fixed
+//! order.
 
 use super::clock::Clock;
 use super::coordinator::{Post, locator};
@@ -39,7 +40,8 @@ const LOOK: Duration = Duration::from_millis(50);
 /// How patient the last, undisturbed calls are.
 const LAST_PATIENCE: Duration = Duration::from_secs(30);
 
-/// Sessions that a server may have with others at the end besides one for each: a tablet may be moving, for the sake of balance.
+/// Sessions that a server may have with others at the end besides one for each: a tablet may be
+/// moving, for the sake of balance.
 const SPARE_SESSIONS: usize = 2;
 
 /// How old clients' maps are at most.
@@ -60,8 +62,8 @@ enum Phase {
     Last(usize),
 }
 
-/// When each has something to do although nothing arrives, as of its last turn: to ask all of them at each step of time would be most of
-/// what a history costs.
+/// When each has something to do although nothing arrives, as of its last turn: to ask all of them
+/// at each step of time would be most of what a history costs.
 #[derive(Default)]
 struct Wakes {
     coordinators: Vec<Nanos>,
@@ -119,10 +121,13 @@ pub fn run(seed: u64) -> Result<(Summary, Trace), Box<Failure>> {
 /// # Errors
 /// What is wrong with it.
 pub fn run_long(seed: u64, operations: u64) -> Result<(Summary, Trace), Box<Failure>> {
-    of_seed(seed, true, Some(operations), |trace| World::new(seed, Some(operations), trace).finish())
+    of_seed(seed, true, Some(operations), |trace| {
+        World::new(seed, Some(operations), trace).finish()
+    })
 }
 
-/// Whose disk flips bits: the first's, in replicas that another has too, as logs survive the loss of one.
+/// Whose disk flips bits: the first's, in replicas that another has too, as logs survive the loss
+/// of one.
 const FLIPS: usize = 0;
 
 /// Racks, where servers are in some.
@@ -131,7 +136,8 @@ const RACKS: usize = 2;
 /// In how many tablets tables begin; zero is as many as servers.
 const TABLETS: [u32; 4] = [0, 1, 7, 2];
 
-/// Where the maker of tables is, coordinators and their elections, servers' nodes and agents, and clients.
+/// Where the maker of tables is, coordinators and their elections, servers' nodes and agents, and
+/// clients.
 const MAKER: u16 = 2;
 const COORDINATORS: u16 = 10;
 const ELECTIONS: u16 = 20;
@@ -165,8 +171,9 @@ impl World {
         let hub = Hub::new(settings.work.network);
         hub.set_policy(policy(&weather));
         let etcd = Etcd::shared(random.draw());
-        let all: Vec<_> =
-            (0..settings.coordinators).map(|index| locator(place(COORDINATORS, index)).to_string()).collect();
+        let all: Vec<_> = (0..settings.coordinators)
+            .map(|index| locator(place(COORDINATORS, index)).to_string())
+            .collect();
         let coordinator: Locators = all.join(",").parse().expect("locators");
         let drift = i64::try_from(settings.drift).expect("small");
         let clock = |random: &mut Random| {
@@ -181,7 +188,11 @@ impl World {
         let server = |index| {
             let addresses = (place(NODES, index), place(AGENTS, index));
             // In every other history servers are in racks.
-            let rack = if seed.is_multiple_of(2) { String::new() } else { format!("rack-{}", index % RACKS) };
+            let rack = if seed.is_multiple_of(2) {
+                String::new()
+            } else {
+                format!("rack-{}", index % RACKS)
+            };
             Server::new(&settings, &hub, addresses, &coordinator, clock(&mut random)).in_rack(rack)
         };
         let servers = (0..settings.servers).map(server).collect();
@@ -191,7 +202,8 @@ impl World {
         };
         let clients = (0..settings.work.clients).map(client).collect();
         let driver = AnyDriver::from(hub.port(address(MAKER)).expect("a free port"));
-        let maker = sprat_client::Core::over(vec![(TRANSPORT, driver)], &coordinator, random.draw());
+        let maker =
+            sprat_client::Core::over(vec![(TRANSPORT, driver)], &coordinator, random.draw());
         let faults = faults::plan(&settings, &mut random).into();
         Self {
             settings,
@@ -230,7 +242,8 @@ impl World {
         let Some(node) = self.servers[index].node() else { return };
         let cleaner = node.service().master().log().stats().cleaner;
         self.summary.cleaned += cleaner.combined_segments + cleaner.compacted_segments;
-        self.summary.healed += self.servers[index].replicator().map_or(0, |replicator| replicator.counts().healed);
+        self.summary.healed +=
+            self.servers[index].replicator().map_or(0, |replicator| replicator.counts().healed);
     }
 
     fn note(&self, what: std::fmt::Arguments<'_>) {
@@ -247,11 +260,16 @@ impl World {
             self.advance()?;
         }
         (0..self.servers.len()).for_each(|index| self.count(index));
-        let checked =
-            check::check(&self.history, HASH_SEED, self.settings.work.keys).map_err(|wrong| wrong.to_string())?;
+        let checked = check::check(&self.history, HASH_SEED, self.settings.work.keys)
+            .map_err(|wrong| wrong.to_string())?;
         let weather = self.weather.borrow();
         self.trace.borrow_mut().count(weather.digest);
-        let told = self.history.operations.iter().filter(|operation| operation.told != Told::Unknown).count();
+        let told = self
+            .history
+            .operations
+            .iter()
+            .filter(|operation| operation.told != Told::Unknown)
+            .count();
         Ok(Summary {
             operations: self.history.operations.len() as u64,
             told: told as u64,
@@ -267,7 +285,9 @@ impl World {
     /// Does what is due now; returns whether the history is at its end.
     fn turn(&mut self) -> Result<bool, String> {
         self.hub.deliver_until(self.now);
-        while self.phase == Phase::Work && self.faults.front().is_some_and(|&(at, _)| at <= self.now) {
+        while self.phase == Phase::Work
+            && self.faults.front().is_some_and(|&(at, _)| at <= self.now)
+        {
             let (_, fault) = self.faults.pop_front().expect("just seen");
             self.befall(fault);
             self.rouse();
@@ -275,7 +295,8 @@ impl World {
         self.mend();
         self.coordinate()?;
         for index in 0..self.servers.len() {
-            let hears = self.hub.waiting(place(NODES, index)) + self.hub.waiting(place(AGENTS, index)) > 0;
+            let hears =
+                self.hub.waiting(place(NODES, index)) + self.hub.waiting(place(AGENTS, index)) > 0;
             if self.wakes.servers[index] > self.now && !hears {
                 continue;
             }
@@ -296,7 +317,15 @@ impl World {
             let mut trace = self.trace.borrow_mut();
             let work = &settings.work;
             let (trace, edition) = (&mut *trace, *looks);
-            let mut shared = Shared { settings: work, history, trace, ballast: first, tables, edition, nonsense };
+            let mut shared = Shared {
+                settings: work,
+                history,
+                trace,
+                ballast: first,
+                tables,
+                edition,
+                nonsense,
+            };
             for (index, client) in self.clients.iter_mut().enumerate() {
                 if wakes.clients[index] <= *now || self.hub.waiting(place(CLIENTS, index)) > 0 {
                     client.step(*now, &mut shared);
@@ -346,14 +375,20 @@ impl World {
         if let Some(service) = self.leading() {
             let catalog = service.catalog();
             self.note(format_args!("coordinator: version {}", catalog.version()));
-            catalog.servers().for_each(|(id, known)| self.note(format_args!("server {id}: {known:?}")));
+            catalog
+                .servers()
+                .for_each(|(id, known)| self.note(format_args!("server {id}: {known:?}")));
             catalog.tables().for_each(|table| self.note(format_args!("{table:?}")));
-            service
-                .failures()
-                .for_each(|(id, why)| self.note(format_args!("server {id} cannot be brought back: {why}")));
+            service.failures().for_each(|(id, why)| {
+                self.note(format_args!("server {id} cannot be brought back: {why}"))
+            });
             for (gone, _) in catalog.servers().filter(|(_, known)| known.dead) {
                 for server in &self.servers {
-                    self.note(format_args!("of {gone}, {} keeps {}", server.id(), server.describe_kept(gone)));
+                    self.note(format_args!(
+                        "of {gone}, {} keeps {}",
+                        server.id(),
+                        server.describe_kept(gone)
+                    ));
                 }
             }
         }
@@ -362,9 +397,13 @@ impl World {
         }
     }
 
-    /// The coordinator that leads; of several that take themselves for the leader, the one that does.
+    /// The coordinator that leads; of several that take themselves for the leader, the one that
+    /// does.
     fn leading(&self) -> Option<&Coordinator<Rows>> {
-        self.coordinators.iter().filter_map(|post| post.leading(self.now)).max_by_key(|service| service.term())
+        self.coordinators
+            .iter()
+            .filter_map(|post| post.leading(self.now))
+            .max_by_key(|service| service.term())
     }
 
     /// The coordinators' turns.
@@ -391,11 +430,15 @@ impl World {
             let version = catalog.version();
             let servers: Vec<_> = catalog
                 .servers()
-                .map(|(id, known)| format!("{id}{} from {}", if known.dead { " dead" } else { "" }, known.min_open))
+                .map(|(id, known)| {
+                    format!("{id}{} from {}", if known.dead { " dead" } else { "" }, known.min_open)
+                })
                 .collect();
             let place = |table: TableRecord| {
-                let at: Vec<_> =
-                    table.ranges().map(|(range, tablet)| format!("{range} at {}", tablet.server)).collect();
+                let at: Vec<_> = table
+                    .ranges()
+                    .map(|(range, tablet)| format!("{range} at {}", tablet.server))
+                    .collect();
                 format!("{}: {}", table.id, at.join(" "))
             };
             let tables: Vec<_> = catalog.tables().map(place).collect();
@@ -404,12 +447,22 @@ impl World {
                 let table = catalog.tables().find(|record| record.id == table);
                 table.is_some_and(|table| table.at(range.first).server == to)
             };
-            let moved = self.moves.iter().filter(went).filter(|order| catalog.find_move(order.id).is_none()).count();
+            let moved = self
+                .moves
+                .iter()
+                .filter(went)
+                .filter(|order| catalog.find_move(order.id).is_none())
+                .count();
             let under_way = catalog.moves().copied().collect();
-            let moves: Vec<_> =
-                catalog.moves().map(|order| format!("{} from {} to {}", order.tablet, order.from, order.to)).collect();
-            let (servers, tables, moves) = (servers.join(", "), tables.join(", "), moves.join(", "));
-            self.note(format_args!("map {version} of term {term}: servers {servers}; tables {tables}; moves {moves}"));
+            let moves: Vec<_> = catalog
+                .moves()
+                .map(|order| format!("{} from {} to {}", order.tablet, order.from, order.to))
+                .collect();
+            let (servers, tables, moves) =
+                (servers.join(", "), tables.join(", "), moves.join(", "));
+            self.note(format_args!(
+                "map {version} of term {term}: servers {servers}; tables {tables}; moves {moves}"
+            ));
             for server in self.servers.iter().filter_map(Server::recoveries) {
                 self.note(format_args!("{server}"));
             }
@@ -425,7 +478,9 @@ impl World {
         if *making {
             let polled = maker.poll(*now, &mut |_, answer| {
                 *making = false;
-                *makes += usize::from(answer.is_ok_and(|answer| answer.status == sprat_wire::op::Status::Ok));
+                *makes += usize::from(
+                    answer.is_ok_and(|answer| answer.status == sprat_wire::op::Status::Ok),
+                );
             });
             polled.expect("a port in memory does not fail");
         }
@@ -433,15 +488,18 @@ impl World {
         let wants = match self.phase {
             Phase::Begin => enlisted && self.makes < self.settings.work.tables,
             // In place of those that were dropped.
-            Phase::Work => {
-                self.leading().is_some_and(|leading| leading.catalog().tables().count() < self.settings.work.tables)
-            }
+            Phase::Work => self.leading().is_some_and(|leading| {
+                leading.catalog().tables().count() < self.settings.work.tables
+            }),
             _ => false,
         };
         if wants && !self.making {
             let name = format!("table {}", self.named);
             self.named += 1;
-            self.order(&Request::CreateTable { name: &name, tablets: TABLETS[self.named % TABLETS.len()] });
+            self.order(&Request::CreateTable {
+                name: &name,
+                tablets: TABLETS[self.named % TABLETS.len()],
+            });
         }
     }
 
@@ -474,10 +532,12 @@ impl World {
                 let is_in = |index: &usize| from.contains(index);
                 let ours: Vec<_> = (0..self.servers.len()).filter(is_in).flat_map(hosts).collect();
                 let others = (0..self.servers.len()).filter(|index| !is_in(index)).flat_map(hosts);
-                let posts =
-                    (0..self.coordinators.len()).filter(|_| coordinator).map(|index| place(COORDINATORS, index));
+                let posts = (0..self.coordinators.len())
+                    .filter(|_| coordinator)
+                    .map(|index| place(COORDINATORS, index));
                 let others: Vec<_> = others.chain(posts).collect();
-                let pairs = ours.iter().flat_map(|&one| others.iter().map(move |&other| (one, other)));
+                let pairs =
+                    ours.iter().flat_map(|&one| others.iter().map(move |&other| (one, other)));
                 let pairs: Vec<_> = pairs
                     .flat_map(|(one, other)| [Some((one, other)), both.then_some((other, one))])
                     .flatten()
@@ -499,17 +559,20 @@ impl World {
             Fault::CutCoordinator { coordinator, servers, both, lasts } => {
                 let ours = [place(COORDINATORS, coordinator), place(ELECTIONS, coordinator)];
                 let posts = (0..self.coordinators.len()).filter(|&index| index != coordinator);
-                let posts = posts.flat_map(|index| [place(COORDINATORS, index), place(ELECTIONS, index)]);
+                let posts =
+                    posts.flat_map(|index| [place(COORDINATORS, index), place(ELECTIONS, index)]);
                 let others = posts.chain(servers.into_iter().map(|index| place(AGENTS, index)));
                 let pairs = others.flat_map(|other| ours.map(|one| (one, other)));
-                let pairs = pairs.flat_map(|(one, other)| [Some((one, other)), both.then_some((other, one))]);
+                let pairs = pairs
+                    .flat_map(|(one, other)| [Some((one, other)), both.then_some((other, one))]);
                 let pairs: Vec<_> = pairs.flatten().collect();
                 self.weather.borrow_mut().ways.extend(&pairs);
                 self.cuts.push((self.now + lasts, pairs));
             }
             Fault::Move { tablet, half, to } => {
                 let Some((table, range)) = self.pick(tablet) else { return };
-                let range = half.and_then(|half| range.parts(2).get(half).copied()).unwrap_or(range);
+                let range =
+                    half.and_then(|half| range.parts(2).get(half).copied()).unwrap_or(range);
                 let to = self.servers[to].id();
                 self.order(&Request::MoveTablet { table, to, range: &range.into() });
             }
@@ -525,18 +588,22 @@ impl World {
             Fault::Latency(server, latency) => self.servers[server].disk().set_latency(latency),
             Fault::Flip(chance) => {
                 let (bad, others) = self.servers.split_at(FLIPS + 1);
-                let has_another =
-                    |replica: ReplicaId| others.iter().any(|server| server.keeps(replica.master, replica.segment));
+                let has_another = |replica: ReplicaId| {
+                    others.iter().any(|server| server.keeps(replica.master, replica.segment))
+                };
                 self.summary.flips += u64::from(bad[FLIPS].flip(chance, has_another));
             }
             Fault::Drop(which) => {
-                let tables = self.leading().map(|leading| leading.catalog().tables().collect::<Vec<_>>());
+                let tables =
+                    self.leading().map(|leading| leading.catalog().tables().collect::<Vec<_>>());
                 let tables = tables.unwrap_or_default();
                 let Some(table) = tables.get(which % tables.len().max(1)) else { return };
                 self.summary.recreated += u64::from(!self.making);
                 self.order(&Request::DropTable { name: &table.name });
             }
-            Fault::Drain(server, drain) => self.order(&Request::Drain { server: self.servers[server].id(), drain }),
+            Fault::Drain(server, drain) => {
+                self.order(&Request::Drain { server: self.servers[server].id(), drain })
+            }
             Fault::Weather { loss, twice, delay, jitter } => {
                 self.weather.borrow_mut().set(loss, twice, delay, jitter);
             }
@@ -560,7 +627,8 @@ impl World {
     /// Has the coordinator do something, unless it is at something.
     fn order(&mut self, request: &Request<'_>) {
         if !self.making {
-            self.making = self.maker.submit(self.now, 0, request, self.now + Duration::from_secs(1)).is_ok();
+            self.making =
+                self.maker.submit(self.now, 0, request, self.now + Duration::from_secs(1)).is_ok();
             self.maker.flush();
         }
     }
@@ -637,7 +705,8 @@ impl World {
                 self.note(format_args!("every segment is where it should be"));
                 let spare = self.servers.len() > usize::from(super::COPIES) + 1;
                 if self.lost.is_none() && spare && self.random.chance(1, 2) {
-                    let lost = usize::try_from(self.random.below(self.servers.len() as u64)).expect("few");
+                    let lost =
+                        usize::try_from(self.random.below(self.servers.len() as u64)).expect("few");
                     let gone = self.goes_with(lost);
                     self.summary.racks_lost += u64::from(gone.len() > usize::from(super::COPIES));
                     for gone in gone {
@@ -666,7 +735,9 @@ impl World {
                     node.service().master().log().check_invariants();
                     let sessions = node.endpoint().client_sessions();
                     if sessions > self.servers.len() + SPARE_SESSIONS {
-                        return Err(format!("undisturbed, and yet a server has {sessions} sessions with others"));
+                        return Err(format!(
+                            "undisturbed, and yet a server has {sessions} sessions with others"
+                        ));
                     }
                 }
                 return Ok(true);
@@ -676,11 +747,17 @@ impl World {
         Ok(false)
     }
 
-    /// Who goes for good with a server: all of its rack, if all logs are in more racks than that, and enough servers are left.
+    /// Who goes for good with a server: all of its rack, if all logs are in more racks than that,
+    /// and enough servers are left.
     fn goes_with(&self, server: usize) -> Vec<usize> {
-        let spread =
-            self.servers.iter().filter_map(Server::replicator).all(|replicator| replicator.in_few_racks() == 0);
-        let shares = |&other: &usize| other == server || self.servers[other].shares_rack(&self.servers[server]);
+        let spread = self
+            .servers
+            .iter()
+            .filter_map(Server::replicator)
+            .all(|replicator| replicator.in_few_racks() == 0);
+        let shares = |&other: &usize| {
+            other == server || self.servers[other].shares_rack(&self.servers[server])
+        };
         let rack: Vec<usize> = (0..self.servers.len()).filter(shares).collect();
         let enough = self.servers.len() - rack.len() > usize::from(super::COPIES);
         // A rack may have had all replicas but one, and that one is damaged.
@@ -692,19 +769,28 @@ impl World {
     fn is_whole(&self) -> Result<(), String> {
         let Some(leading) = self.leading() else { return Err("nobody leads".into()) };
         let catalog = leading.catalog();
-        let keepers = |id: &u32| self.servers.iter().find(|server| server.is_up() && server.id() == *id);
+        let keepers =
+            |id: &u32| self.servers.iter().find(|server| server.is_up() && server.id() == *id);
         for server in &self.servers {
             let lives = catalog.server(server.id()).is_some_and(|known| !known.dead);
             let Some(replicator) = server.replicator().filter(|_| lives) else { continue };
             if replicator.short() > 0 {
                 let short = replicator.short();
-                return Err(format!("{short} segments of server {} are short of replicas", server.id()));
+                return Err(format!(
+                    "{short} segments of server {} are short of replicas",
+                    server.id()
+                ));
             }
             for (segment, servers) in replicator.closed() {
-                let whole = |id: &&u32| keepers(id).is_some_and(|keeper| keeper.keeps(server.id(), segment));
+                let whole = |id: &&u32| {
+                    keepers(id).is_some_and(|keeper| keeper.keeps(server.id(), segment))
+                };
                 let count = servers.iter().filter(whole).count();
                 if count < usize::from(super::COPIES) {
-                    return Err(format!("segment {segment} of server {} is on {count} of {servers:?}", server.id()));
+                    return Err(format!(
+                        "segment {segment} of server {} is on {count} of {servers:?}",
+                        server.id()
+                    ));
                 }
             }
         }
@@ -718,7 +804,11 @@ impl World {
         let version = catalog.version();
         let lives = |id: u32| {
             let known = catalog.server(id).is_some_and(|known| !known.dead);
-            known && self.servers.iter().any(|server| server.is_up() && server.id() == id && server.serves(version))
+            known
+                && self
+                    .servers
+                    .iter()
+                    .any(|server| server.is_up() && server.id() == id && server.serves(version))
         };
         catalog.tables().all(|table| table.tablets.iter().all(|tablet| lives(tablet.server)))
     }

@@ -7,7 +7,8 @@ use super::owner::Owner;
 use super::reading::MAX_READS;
 use super::retire::MAX_RETIRING_WRITES;
 use super::tickets::{
-    TICKET_GROW, TICKET_HEADER, TICKET_RAISE, TICKET_READ, TICKET_RETIRE, TICKET_SYNC, TICKET_WRITE, of_frame,
+    TICKET_GROW, TICKET_HEADER, TICKET_RAISE, TICKET_READ, TICKET_RETIRE, TICKET_SYNC,
+    TICKET_WRITE, of_frame,
 };
 use super::{Backup, Durability, Failed, Operation, Progress, Replica, SYNC_INTERVAL};
 use sprat_disk::{Completion, Disk, Op};
@@ -16,7 +17,8 @@ use sprat_net::Nanos;
 /// Most writes of one commit under way at a time.
 const MAX_COMMIT_WRITES: usize = 16;
 /// Others: a sync, a step of growth, a file header.
-const _: () = assert!(MAX_COMMIT_WRITES + MAX_RETIRING_WRITES + MAX_READS + 3 <= sprat_disk::MAX_IN_FLIGHT);
+const _: () =
+    assert!(MAX_COMMIT_WRITES + MAX_RETIRING_WRITES + MAX_READS + 3 <= sprat_disk::MAX_IN_FLIGHT);
 
 impl<D: Disk> Backup<D> {
     /// Starts a commit of everything appended, unless one is under way; returns whether it did.
@@ -29,15 +31,18 @@ impl<D: Disk> Backup<D> {
             return Ok(false);
         }
         let mut ready = self.frames.ready();
-        // Segments that have a frame go first, then those that begin, heads after what they may list.
+        // Segments that have a frame go first, then those that begin, heads after what they may
+        // list.
         for pass in 0..3 {
-            for replica in self.open.iter().filter(|replica| replica.is_staged() && !replica.freed) {
+            for replica in self.open.iter().filter(|replica| replica.is_staged() && !replica.freed)
+            {
                 let begins = replica.frame.is_none();
                 if pass != usize::from(begins) + usize::from(begins && replica.head) {
                     continue;
                 }
                 if begins {
-                    // Without a frame it waits for the file to grow, and what is on disk already goes on.
+                    // Without a frame it waits for the file to grow, and what is on disk already
+                    // goes on.
                     let Some(left) = ready.checked_sub(1) else { break };
                     ready = left;
                 }
@@ -60,7 +65,8 @@ impl<D: Disk> Backup<D> {
     #[must_use]
     pub fn is_idle(&self) -> bool {
         let staged = self.open.iter().any(Replica::is_staged);
-        let busy = self.is_committing() || staged || self.syncing || self.dirty || self.growth.is_some();
+        let busy =
+            self.is_committing() || staged || self.syncing || self.dirty || self.growth.is_some();
         !busy && !self.incarnations.raising() && self.retiring.is_empty() && self.reading.is_idle()
     }
 
@@ -83,7 +89,10 @@ impl<D: Disk> Backup<D> {
                 Some(frame) => frame,
                 None => {
                     let Some(incarnation) = self.take_incarnation() else { return };
-                    let frame = self.frames.assign(segment, incarnation).expect("counted when the commit began");
+                    let frame = self
+                        .frames
+                        .assign(segment, incarnation)
+                        .expect("counted when the commit began");
                     self.open[index].settle(&self.geometry, frame, incarnation);
                     frame
                 }
@@ -103,8 +112,9 @@ impl<D: Disk> Backup<D> {
         }
     }
 
-    /// The incarnation of a segment that gets a frame; `None` when the file's header must be written first. It is taken only now, so that
-    /// those who have a frame one after the other have ever higher ones.
+    /// The incarnation of a segment that gets a frame; `None` when the file's header must be
+    /// written first. It is taken only now, so that those who have a frame one after the other
+    /// have ever higher ones.
     fn take_incarnation(&mut self) -> Option<u32> {
         match self.owner {
             Owner::Log => Some(self.incarnations.first()),
@@ -147,8 +157,8 @@ impl<D: Disk> Backup<D> {
         self.disk.submit(TICKET_GROW, op);
     }
 
-    /// Takes note of what the disk has done, tells `report` what has become durable, and goes on with
-    /// what is to be done. Makes no system call when there is nothing to do.
+    /// Takes note of what the disk has done, tells `report` what has become durable, and goes on
+    /// with what is to be done. Makes no system call when there is nothing to do.
     ///
     /// # Errors
     /// [`Failed`], now or earlier. Reads go on nevertheless.
@@ -177,7 +187,8 @@ impl<D: Disk> Backup<D> {
         Ok(())
     }
 
-    /// Sees to it that a file for which the disk had no room is tried again, and that the disk counts as full no longer than frames lack.
+    /// Sees to it that a file for which the disk had no room is tried again, and that the disk
+    /// counts as full no longer than frames lack.
     fn look_for_room(&mut self, now: Nanos) {
         let Some(full) = &mut self.disk_full else { return };
         if self.frames.ready() >= self.owner.spare_frames() {
@@ -194,15 +205,18 @@ impl<D: Disk> Backup<D> {
         self.growth_next = Some(release);
         if self.disk_full.is_none() && self.grow_by == 1 {
             let (file, total) = (self.disk.name(), self.frames.total);
-            tracing::error!("the disk is full: {file} stays at {total} segment frames until there is space ({source})");
+            tracing::error!(
+                "the disk is full: {file} stays at {total} segment frames until there is space ({source})"
+            );
         }
         if self.grow_by == 1 {
             self.disk_full = Some(DiskFull { offset, source, again_at: None });
         }
     }
 
-    /// Goes on growing, in turns with commits: writing behind a file's end locks the file, and whoever writes piece
-    /// upon piece there keeps others out, for the 4 ms after which the kernel sees to it that they get their turn.
+    /// Goes on growing, in turns with commits: writing behind a file's end locks the file, and
+    /// whoever writes piece upon piece there keeps others out, for the 4 ms after which the
+    /// kernel sees to it that they get their turn.
     fn continue_growth(&mut self) {
         // Two headers under way at once could both be torn.
         if (!self.is_committing() || self.written_since_growth)
@@ -237,8 +251,12 @@ impl<D: Disk> Backup<D> {
                             return Ok(None);
                         }
                         // Blocks that cannot be given back are lost to others, and to nobody else.
-                        Doing::GivesBack => tracing::warn!("cannot shorten {}: {error}", self.disk.name()),
-                        Doing::AsksForRoom | Doing::Ends => return Err(self.fail(Operation::Grow, offset, error)),
+                        Doing::GivesBack => {
+                            tracing::warn!("cannot shorten {}: {error}", self.disk.name())
+                        }
+                        Doing::AsksForRoom | Doing::Ends => {
+                            return Err(self.fail(Operation::Grow, offset, error));
+                        }
                     }
                 }
                 let growth = self.growth.as_mut().expect("growing");
@@ -273,7 +291,11 @@ impl<D: Disk> Backup<D> {
             _ => {
                 let (kind, frame) = of_frame(ticket);
                 if let Err(error) = result {
-                    return Err(self.fail(Operation::Write, self.header.frame_offset(frame), error));
+                    return Err(self.fail(
+                        Operation::Write,
+                        self.header.frame_offset(frame),
+                        error,
+                    ));
                 }
                 let buffer = buffer.expect("a write returns its buffer");
                 if kind == TICKET_RETIRE {
@@ -292,7 +314,11 @@ impl<D: Disk> Backup<D> {
     fn written(&mut self, frame: u32) -> Option<Progress> {
         let settled = self.durability == Durability::Sync;
         self.dirty |= !settled;
-        let index = self.open.iter().position(|replica| replica.frame == Some(frame)).expect("it was being written");
+        let index = self
+            .open
+            .iter()
+            .position(|replica| replica.frame == Some(frame))
+            .expect("it was being written");
         let replica = &mut self.open[index];
         let (up_to, sealed) = replica.in_flight.take().expect("a write was under way");
         if replica.freed {

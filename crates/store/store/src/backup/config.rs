@@ -21,8 +21,8 @@ pub const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 /// Frames kept ready ahead of need, so that opening a segment never waits for the file to grow.
 pub const SPARE_FRAMES: usize = 2;
 
-/// The same of a node's own log: when the file cannot grow, as many are left to be emptied with, beside those that are freed and wait
-/// for a sync.
+/// The same of a node's own log: when the file cannot grow, as many are left to be emptied with,
+/// beside those that are freed and wait for a sync.
 pub(super) const SPARE_FRAMES_OF_LOG: usize = sprat_log::RESERVED_SEGMENTS + SETTLING_FRAMES + 1;
 
 /// Frames of a log on a full disk that are freed and may not be written again yet.
@@ -52,19 +52,21 @@ pub struct Options {
     pub server: u64,
     /// When an append is reported durable.
     pub durability: Durability,
-    /// Most frames the file may grow to, at least [`SPARE_FRAMES`]. A file that has more keeps them.
+    /// Most frames the file may grow to, at least [`SPARE_FRAMES`]. A file that has more keeps
+    /// them.
     pub max_frames: u32,
     /// Threads that read and check segments at start, 1 to [`MAX_REPLAY_THREADS`].
     pub threads: usize,
     /// Most bytes of log in a segment; an existing file must have been made with the same.
     pub segment_bytes: u32,
-    /// Bytes of a frame, for a new file: `segment_bytes` and room for chunk headers, in whole blocks.
+    /// Bytes of a frame, for a new file: `segment_bytes` and room for chunk headers, in whole
+    /// blocks.
     pub frame_bytes: u32,
 }
 
 impl Options {
-    /// A log of `server` in `cluster`, synchronous, with full-size segments, at most `max_frames` of them,
-    /// replayed by two threads.
+    /// A log of `server` in `cluster`, synchronous, with full-size segments, at most `max_frames`
+    /// of them, replayed by two threads.
     #[must_use]
     pub fn new(cluster: [u8; 16], server: u64, max_frames: u32) -> Self {
         Self {

@@ -15,8 +15,8 @@ struct Extent {
     len: usize,
 }
 
-/// What a replica holds. Chunks are checked when somebody wants their bytes, so that a whole segment is never checked in
-/// one turn of a node.
+/// What a replica holds. Chunks are checked when somebody wants their bytes, so that a whole
+/// segment is never checked in one turn of a node.
 #[derive(Debug)]
 pub struct Contents {
     buffer: AlignedBuf,
@@ -34,9 +34,25 @@ pub struct Contents {
 }
 
 impl Contents {
-    pub(super) fn new(buffer: AlignedBuf, wanted: Wanted, stored: &Stored, file: String, offset: u64) -> Self {
+    pub(super) fn new(
+        buffer: AlignedBuf,
+        wanted: Wanted,
+        stored: &Stored,
+        file: String,
+        offset: u64,
+    ) -> Self {
         let (len, stored) = (stored.len as usize, stored.clone());
-        Self { buffer, wanted, len, file, offset, stored, position: 0, log_end: 0, extents: Vec::new() }
+        Self {
+            buffer,
+            wanted,
+            len,
+            file,
+            offset,
+            stored,
+            position: 0,
+            log_end: 0,
+            extents: Vec::new(),
+        }
     }
 
     /// Bytes of log in it.
@@ -51,10 +67,12 @@ impl Contents {
         self.len == 0
     }
 
-    /// Appends the log's bytes from `offset` on to `out`, `most` of them at most, and returns whether others follow.
+    /// Appends the log's bytes from `offset` on to `out`, `most` of them at most, and returns
+    /// whether others follow.
     ///
     /// # Errors
-    /// [`Damage`], when those bytes or some before them are not what was written. `out` is as before then.
+    /// [`Damage`], when those bytes or some before them are not what was written. `out` is as
+    /// before then.
     pub fn copy(&mut self, offset: usize, most: usize, out: &mut Vec<u8>) -> Result<bool, Damage> {
         let end = self.len.min(offset.saturating_add(most));
         self.check(end)?;
@@ -79,7 +97,8 @@ impl Contents {
             let bad = match self.wanted.step(&frame[self.position..], self.log_end) {
                 Ok((header, payload)) if header.seal != Seal::Cut => {
                     self.position += CHUNK_HEADER_BYTES;
-                    let extent = Extent { log: self.log_end, frame: self.position, len: payload.len() };
+                    let extent =
+                        Extent { log: self.log_end, frame: self.position, len: payload.len() };
                     self.extents.push(extent);
                     self.position += payload.len();
                     self.log_end += payload.len();
@@ -92,7 +111,10 @@ impl Contents {
                 file: self.file.clone(),
                 offset: self.offset + self.position as u64,
                 replica: Some(self.stored.replica),
-                expected: format!("{} B of the segment, going on at byte {}", self.len, self.log_end),
+                expected: format!(
+                    "{} B of the segment, going on at byte {}",
+                    self.len, self.log_end
+                ),
                 found: bad,
             });
         }

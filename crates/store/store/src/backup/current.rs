@@ -14,8 +14,13 @@ pub(super) struct Current {
     pub(super) alone: bool,
 }
 
-/// Reads both copies of the file header; `None` when the file is new: empty, or its creation was torn.
-pub(super) fn read_headers(reader: &impl ReadAt, name: &str, size: u64) -> Result<Option<Current>, OpenError> {
+/// Reads both copies of the file header; `None` when the file is new: empty, or its creation was
+/// torn.
+pub(super) fn read_headers(
+    reader: &impl ReadAt,
+    name: &str,
+    size: u64,
+) -> Result<Option<Current>, OpenError> {
     let mut buffer = AlignedBuf::zeroed(BLOCK_BYTES);
     let mut copies = Vec::with_capacity(FILE_HEADERS);
     for copy in 0..FILE_HEADERS as u64 {
@@ -34,7 +39,8 @@ pub(super) fn read_headers(reader: &impl ReadAt, name: &str, size: u64) -> Resul
         }
     }
     let alone = copies.iter().any(Result::is_err);
-    let valid = copies.iter().enumerate().filter_map(|(copy, header)| Some((copy, *header.as_ref().ok()?)));
+    let valid =
+        copies.iter().enumerate().filter_map(|(copy, header)| Some((copy, *header.as_ref().ok()?)));
     if let Some((copy, header)) = valid.max_by_key(|(_, header)| header.incarnation) {
         return Ok(Some(Current { header, copy, alone }));
     }
@@ -44,11 +50,19 @@ pub(super) fn read_headers(reader: &impl ReadAt, name: &str, size: u64) -> Resul
         return Ok(None);
     }
     let expected = "the header of a Sprat log".to_owned();
-    Err(Corruption { file: name.to_owned(), offset: 0, segment: None, expected, found: bad.to_string() }.into())
+    Err(Corruption {
+        file: name.to_owned(),
+        offset: 0,
+        segment: None,
+        expected,
+        found: bad.to_string(),
+    }
+    .into())
 }
 
-/// The incarnation that begins. When one copy is damaged it may have been the newer one, by `step` at most, so what it may
-/// have said is skipped; and the copy that is written first is never the only valid one.
+/// The incarnation that begins. When one copy is damaged it may have been the newer one, by `step`
+/// at most, so what it may have said is skipped; and the copy that is written first is never the
+/// only valid one.
 pub(super) fn next_incarnation(current: &Current, step: u32) -> u32 {
     let now = current.header.incarnation;
     if !current.alone {

@@ -17,7 +17,8 @@ pub(super) struct Frames {
     live: BTreeMap<u64, Place>,
     /// Frames that may be written at once.
     ready: VecDeque<u32>,
-    /// Freed since the last sync was begun: a power failure may still bring back the log that needs them.
+    /// Freed since the last sync was begun: a power failure may still bring back the log that
+    /// needs them.
     freed: Vec<u32>,
     /// Freed before the sync now under way was begun.
     settling: Vec<u32>,
@@ -38,7 +39,8 @@ pub struct FrameCount {
 
 impl Frames {
     pub(super) fn new(live: BTreeMap<u64, Place>, ready: VecDeque<u32>) -> Self {
-        let total = u32::try_from(live.len() + ready.len()).expect("frames are numbered in 32 bits");
+        let total =
+            u32::try_from(live.len() + ready.len()).expect("frames are numbered in 32 bits");
         Self { live, ready, freed: Vec::new(), settling: Vec::new(), total }
     }
 
@@ -55,7 +57,8 @@ impl Frames {
     }
 
     pub(super) fn count(&self, max: u32, waiting: usize) -> FrameCount {
-        let live = u32::try_from(self.live.len() + waiting).expect("frames are numbered in 32 bits");
+        let live =
+            u32::try_from(self.live.len() + waiting).expect("frames are numbered in 32 bits");
         FrameCount { live, free: self.total.saturating_sub(live), max: max.max(self.total) }
     }
 
@@ -83,8 +86,8 @@ impl Frames {
         self.live.remove(&segment)
     }
 
-    /// Takes back a frame that is nobody's; when it may be written again depends on whether what made its segment
-    /// dispensable is on the medium yet.
+    /// Takes back a frame that is nobody's; when it may be written again depends on whether what
+    /// made its segment dispensable is on the medium yet.
     pub(super) fn give(&mut self, frame: u32, settled: bool) {
         if settled {
             self.ready.push_back(frame);

@@ -1,21 +1,23 @@
 //! Making the file longer, ahead of need and in the background.
 //!
-//! Space is set aside first, so that a full disk shows before anyone depends on it, without changing the
-//! file's size; then zeroes are written, a piece at a time between commits, because a block that was never
-//! written costs its first writer a change of the filesystem's metadata, and with it a journal commit,
-//! within every durable write; then one sync makes all of it permanent, and the file's header tells how long it is
-//! now, so that one cut short later is noticed. A crash on the way leaves a shorter file, which the next start
-//! continues.
+//! Space is set aside first, so that a full disk shows before anyone depends on it, without
+//! changing the file's size; then zeroes are written, a piece at a time between commits, because a
+//! block that was never written costs its first writer a change of the filesystem's metadata, and
+//! with it a journal commit, within every durable write; then one sync makes all of it permanent,
+//! and the file's header tells how long it is now, so that one cut short later is noticed. A crash
+//! on the way leaves a shorter file, which the next start continues.
 //!
-//! A disk that is full ends no more than the growth: what it has taken so far is given back, fewer frames are tried, and then it is
-//! tried again [from time to time](super::GROW_AGAIN). The frames that there are go on.
+//! A disk that is full ends no more than the growth: what it has taken so far is given back, fewer
+//! frames are tried, and then it is tried again [from time to time](super::GROW_AGAIN). The frames
+//! that there are go on.
 
 use sprat_disk::{AlignedBuf, Op};
 use sprat_net::Nanos;
 use std::io;
 use std::ops::Range;
 
-/// Bytes of zeroes in one write: well under a millisecond on the device, the longest a commit waits behind it.
+/// Bytes of zeroes in one write: well under a millisecond on the device, the longest a commit waits
+/// behind it.
 const PIECE_BYTES: usize = 256 << 10;
 
 /// Most frames added at a time: the journal commits of growing come once in so many segments.

@@ -10,8 +10,9 @@ use sprat_wire::frame::FILE_HEADERS;
 use std::io;
 
 impl<D: Disk> Backup<D> {
-    /// Commits what was appended, waits for the disk, and notes in the file that it was closed in order: the
-    /// next start then takes every damage for damage, with no doubt about the last commit. Blocks.
+    /// Commits what was appended, waits for the disk, and notes in the file that it was closed in
+    /// order: the next start then takes every damage for damage, with no doubt about the last
+    /// commit. Blocks.
     ///
     /// # Errors
     /// [`Failed`], now or earlier.
@@ -60,8 +61,11 @@ impl<D: Disk> Backup<D> {
         if self.owner == Owner::Log || !self.incarnations.are_few() || self.growth.is_some() {
             return;
         }
-        let Some(raised) = self.header.incarnation.checked_add(AHEAD).filter(|raised| *raised < u32::MAX) else {
-            let error = io::Error::other("the file has counted as many replicas as it can: move it away");
+        let Some(raised) =
+            self.header.incarnation.checked_add(AHEAD).filter(|raised| *raised < u32::MAX)
+        else {
+            let error =
+                io::Error::other("the file has counted as many replicas as it can: move it away");
             self.fail(Operation::Header, 0, error);
             return;
         };

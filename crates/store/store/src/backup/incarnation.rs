@@ -1,12 +1,12 @@
 //! By what chunks of one use of a frame are told from those of all others.
 //!
-//! A log begins each segment once, so it has one incarnation for each time that it is opened. A master may give up a
-//! backup's replica and come back with the same segment, so here each replica has an incarnation of its own. What a crash must not
-//! forget is only which were taken: the file's header names one that is ahead, and is written anew
-//! once in some thousand replicas.
+//! A log begins each segment once, so it has one incarnation for each time that it is opened. A
+//! master may give up a backup's replica and come back with the same segment, so here each replica
+//! has an incarnation of its own. What a crash must not forget is only which were taken: the file's
+//! header names one that is ahead, and is written anew once in some thousand replicas.
 
-/// How far the file's header is ahead when it is written; odd, so that its two copies take turns. A start loses as many at
-/// most: 32 bits are enough for a million of them.
+/// How far the file's header is ahead when it is written; odd, so that its two copies take turns. A
+/// start loses as many at most: 32 bits are enough for a million of them.
 pub(super) const AHEAD: u32 = 4095;
 
 /// Incarnations taken and to be taken.

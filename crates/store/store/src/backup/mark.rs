@@ -3,8 +3,8 @@
 use sprat_disk::BLOCK_BYTES;
 use sprat_wire::frame::{ChunkHeader, FREED, Seed};
 
-/// A mark lies in its block twice, in so many bytes each: a flipped bit does not bring back what was freed. When two ends of it
-/// are there, of a write that was torn, either is right.
+/// A mark lies in its block twice, in so many bytes each: a flipped bit does not bring back what
+/// was freed. When two ends of it are there, of a write that was torn, either is right.
 pub(super) const MARK_BYTES: usize = BLOCK_BYTES / 2;
 
 /// What the last block of a frame says.
@@ -18,7 +18,8 @@ pub(super) enum Mark {
 
 impl Mark {
     pub(super) fn parse(seed: Seed, block: &[u8]) -> Self {
-        let copies = block.chunks_exact(MARK_BYTES).filter_map(|copy| ChunkHeader::parse(seed, copy).ok());
+        let copies =
+            block.chunks_exact(MARK_BYTES).filter_map(|copy| ChunkHeader::parse(seed, copy).ok());
         let marks = copies.map(|chunk| chunk.header).filter(|header| header.segment == FREED);
         match marks.map(|header| header.incarnation).max() {
             Some(incarnation) => Self::Freed(incarnation),

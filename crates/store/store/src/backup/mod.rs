@@ -1,46 +1,52 @@
 //! The backup: keeps segments on a local disk, and gives them back after a restart.
 //!
-//! It has two kinds of owner. A node's own *log*, told of below: heads come in order, and the newest one's digest says what belongs
-//! to it. And *replicas* of other masters' segments, which [`replicas`](crate::replicas) speaks for: see [there](#replicas).
+//! It has two kinds of owner. A node's own *log*, told of below: heads come in order, and the
+//! newest one's digest says what belongs to it. And *replicas* of other masters' segments, which
+//! [`replicas`](crate::replicas) speaks for: see [there](#replicas).
 //!
 //! # How the master drives it
 //! A [`Backup`] is a state machine on the node's thread. It never blocks; the owner turns it:
 //! 1. `log.next_pending()` gives bytes that are in memory and not on disk, oldest segment first;
-//!    [`Backup::append`] takes them. Before the log appends an entry it asks [`Backup::room`] and seals
-//!    the head when the entry would not fit: many small commits use up a frame before 8 MB of log are in it.
-//! 2. [`Backup::submit`] starts a *group commit* of everything taken so far, if none is under way. What is
-//!    appended meanwhile makes up the next: the busier the disk, the larger the commits.
-//! 3. [`Backup::poll`] tells, as [`Progress`], up to where each segment is durable: `log.mark_durable(segment,
-//!    up_to)`, and the answers that waited for it may leave.
-//! 4. `log.take_reclaimable()` gives segments that a durable head no longer lists; [`Backup::free`] takes their frames back.
+//!    [`Backup::append`] takes them. Before the log appends an entry it asks [`Backup::room`] and
+//!    seals the head when the entry would not fit: many small commits use up a frame before 8 MB of
+//!    log are in it.
+//! 2. [`Backup::submit`] starts a *group commit* of everything taken so far, if none is under way.
+//!    What is appended meanwhile makes up the next: the busier the disk, the larger the commits.
+//! 3. [`Backup::poll`] tells, as [`Progress`], up to where each segment is durable:
+//!    `log.mark_durable(segment, up_to)`, and the answers that waited for it may leave.
+//! 4. `log.take_reclaimable()` gives segments that a durable head no longer lists; [`Backup::free`]
+//!    takes their frames back.
 //!
-//! When there is nothing to do, sleep on [`Backup::poll_fd`], until [`Backup::next_deadline`] at most.
-//! [`Backup::open`] replays what is there first; [`Backup::close`] ends in order.
+//! When there is nothing to do, sleep on [`Backup::poll_fd`], until [`Backup::next_deadline`] at
+//! most. [`Backup::open`] replays what is there first; [`Backup::close`] ends in order.
 //!
 //! # What order is kept on disk
-//! Writes of one commit go out together, one chunk a segment, with one exception: the first chunk of a *head*
-//! is written only when everything taken before is durable (on the medium, also under
-//! [`Durability::Buffered`], at the price of one sync a segment). So when a head is on disk, every segment
-//! that its digest lists is there, whole and sealed; only the newest head can be unfinished. A head must
-//! therefore be sealed, in what was appended, before the next one is.
+//! Writes of one commit go out together, one chunk a segment, with one exception: the first chunk
+//! of a *head* is written only when everything taken before is durable (on the medium, also under
+//! [`Durability::Buffered`], at the price of one sync a segment). So when a head is on disk, every
+//! segment that its digest lists is there, whole and sealed; only the newest head can be
+//! unfinished. A head must therefore be sealed, in what was appended, before the next one is.
 //!
-//! Frames of freed segments are written again at once, under `Buffered` after the next sync: until then a
-//! power failure could bring back the head that still lists them.
+//! Frames of freed segments are written again at once, under `Buffered` after the next sync: until
+//! then a power failure could bring back the head that still lists them.
 //!
 //! # When the disk refuses
-//! A disk without room for a longer file ends no more than its growth (`growth`): the frames that there are go on, and what becomes
-//! free is used. Any failed write or sync poisons the backup: [`Failed`] is kept, every later call returns it, and
-//! nothing more is reported durable until the log is opened again. A failed sync is not tried again: the
-//! kernel forgets which pages it could not write. Replaying tells what really is there.
+//! A disk without room for a longer file ends no more than its growth (`growth`): the frames that
+//! there are go on, and what becomes free is used. Any failed write or sync poisons the backup:
+//! [`Failed`] is kept, every later call returns it, and nothing more is reported durable until the
+//! log is opened again. A failed sync is not tried again: the kernel forgets which pages it could
+//! not write. Replaying tells what really is there.
 //!
 //! # What replay cannot tell
 //! See [`ReplayReport::cut`].
 //!
 //! # Replicas
-//! [`Backup::open_replicas`] opens a file of them. They are named by [words](sprat_wire::op::ReplicaId::word), and up to
-//! [`MAX_OPEN_REPLICAS`] are open at once. There is no order between them on disk: their masters see to what order there must be,
-//! and no digest is looked for at a start: whatever is there is told. Therefore what is freed is marked as free on
-//! disk before its frame is used again. What was begun in an earlier life can be [read](Backup::read) and freed, and not be appended to.
+//! [`Backup::open_replicas`] opens a file of them. They are named by
+//! [words](sprat_wire::op::ReplicaId::word), and up to [`MAX_OPEN_REPLICAS`] are open at once.
+//! There is no order between them on disk: their masters see to what order there must be,
+//! and no digest is looked for at a start: whatever is there is told. Therefore what is freed is
+//! marked as free on disk before its frame is used again. What was begun in an earlier life can be
+//! [read](Backup::read) and freed, and not be appended to.
 
 mod commit;
 mod config;
@@ -66,7 +72,8 @@ mod tickets;
 mod walk;
 
 pub use config::{
-    Durability, GROW_AGAIN, MAX_OPEN, MAX_OPEN_REPLICAS, MAX_REPLAY_THREADS, Options, SPARE_FRAMES, SYNC_INTERVAL,
+    Durability, GROW_AGAIN, MAX_OPEN, MAX_OPEN_REPLICAS, MAX_REPLAY_THREADS, Options, SPARE_FRAMES,
+    SYNC_INTERVAL,
 };
 pub use contents::Contents;
 pub use failure::{AppendError, Failed, Operation};
@@ -116,7 +123,8 @@ pub struct Backup<D: Disk> {
     durability: Durability,
     max_frames: u32,
     frames: Frames,
-    /// Segments not yet sealed and durable, in the order in which they were begun; at most [`MAX_OPEN`].
+    /// Segments not yet sealed and durable, in the order in which they were begun; at most
+    /// [`MAX_OPEN`].
     open: Vec<Replica>,
     pool: Pool,
     /// Bytes of log taken that no write carries yet.
@@ -134,7 +142,8 @@ pub struct Backup<D: Disk> {
     growth_next: Option<Op>,
     /// A commit's write has ended since the growth's last operation began.
     written_since_growth: bool,
-    /// Something is with the kernel and not known to be on the medium, or a freed frame waits for a sync.
+    /// Something is with the kernel and not known to be on the medium, or a freed frame waits for
+    /// a sync.
     dirty: bool,
     /// A sync is under way.
     syncing: bool,
@@ -149,17 +158,23 @@ pub struct Backup<D: Disk> {
 }
 
 impl<D: Disk> Backup<D> {
-    /// Takes `slices`, the bytes of `segment`'s log from `offset` on, for the next commit; `sealed` when
-    /// they are its last. Offset zero begins the segment; the bytes must then hold its whole
-    /// header entry. A call without bytes only seals.
+    /// Takes `slices`, the bytes of `segment`'s log from `offset` on, for the next commit; `sealed`
+    /// when they are its last. Offset zero begins the segment; the bytes must then hold its
+    /// whole header entry. A call without bytes only seals.
     ///
     /// # Errors
     /// [`AppendError`]; nothing was taken then.
     ///
     /// # Panics
-    /// When the bytes do not follow those taken before, the segment is sealed, or a head begins before the
-    /// one before it is sealed: the owner lost track.
-    pub fn append<'a, I>(&mut self, segment: u64, offset: u32, slices: I, sealed: bool) -> Result<(), AppendError>
+    /// When the bytes do not follow those taken before, the segment is sealed, or a head begins
+    /// before the one before it is sealed: the owner lost track.
+    pub fn append<'a, I>(
+        &mut self,
+        segment: u64,
+        offset: u32,
+        slices: I,
+        sealed: bool,
+    ) -> Result<(), AppendError>
     where
         I: IntoIterator<Item = &'a [u8]>,
         I::IntoIter: Clone,
@@ -182,7 +197,11 @@ impl<D: Disk> Backup<D> {
             None => self.begin(segment, slices.clone().next().unwrap_or(&[]), sealed)?,
         };
         let replica = &mut self.open[index];
-        assert!(replica.log_end == offset, "segment {segment} continues at {}, not {offset}", replica.log_end);
+        assert!(
+            replica.log_end == offset,
+            "segment {segment} continues at {}, not {offset}",
+            replica.log_end
+        );
         assert!(!replica.sealed, "segment {segment} is sealed");
         replica.append(&self.geometry, &mut self.pool, slices, sealed);
         self.staged += asked;
@@ -204,12 +223,16 @@ impl<D: Disk> Backup<D> {
         let anybodys_head = replica::is_head(first);
         let head = self.owner == Owner::Log && anybodys_head;
         let unsealed = self.open.iter().find(|other| other.head && !other.sealed);
-        assert!(!head || unsealed.is_none(), "head {segment} begins before the one before it is sealed");
+        assert!(
+            !head || unsealed.is_none(),
+            "head {segment} begins before the one before it is sealed"
+        );
         self.open.push(Replica::new(segment, self.incarnations.first(), head, anybodys_head));
         Ok(self.open.len() - 1)
     }
 
-    /// Says whether an open replica counts as a head from the chunk on that is being staged. One that never did counts as none.
+    /// Says whether an open replica counts as a head from the chunk on that is being staged. One
+    /// that never did counts as none.
     pub fn claim(&mut self, segment: u64, head: bool) {
         if let Some(at) = self.position(segment) {
             self.open[at].anybodys_head = head;
@@ -222,7 +245,8 @@ impl<D: Disk> Backup<D> {
     }
 
     /// Bytes of log that `segment` can still take, if they come in at most two calls of
-    /// [`append`](Self::append); those of a whole segment when it is not begun, none when it is sealed.
+    /// [`append`](Self::append); those of a whole segment when it is not begun, none when it is
+    /// sealed.
     #[must_use]
     pub fn room(&self, segment: u64) -> usize {
         match self.position(segment) {
@@ -249,8 +273,8 @@ impl<D: Disk> Backup<D> {
         self.staged
     }
 
-    /// Gives up a segment: a durable head no longer lists it, or it was never listed; or a replica's master needs it no longer.
-    /// To free what is not there does no harm.
+    /// Gives up a segment: a durable head no longer lists it, or it was never listed; or a
+    /// replica's master needs it no longer. To free what is not there does no harm.
     pub fn free(&mut self, segment: u64) {
         let place = self.frames.take(segment);
         if let Some(index) = self.position(segment) {
@@ -293,11 +317,13 @@ impl<D: Disk> Backup<D> {
         self.frames.count(max_frames, waiting)
     }
 
-    /// Whether the disk had no room when the file was last to grow, or for something that has failed. A file that could not grow goes on
-    /// with the frames that it has, and grows when there is space again.
+    /// Whether the disk had no room when the file was last to grow, or for something that has
+    /// failed. A file that could not grow goes on with the frames that it has, and grows when
+    /// there is space again.
     #[must_use]
     pub fn disk_is_full(&self) -> bool {
-        self.disk_full.is_some() || self.failure.as_ref().is_some_and(|failed| growth::is_full(&failed.source))
+        self.disk_full.is_some()
+            || self.failure.as_ref().is_some_and(|failed| growth::is_full(&failed.source))
     }
 
     /// Segments of a node's own log that the disk takes for now, if it is full.
@@ -324,7 +350,8 @@ impl<D: Disk> Backup<D> {
         if self.failure.is_some() {
             return Nanos::NEVER;
         }
-        let sync = if self.dirty && !self.syncing { self.synced_at + SYNC_INTERVAL } else { Nanos::NEVER };
+        let sync =
+            if self.dirty && !self.syncing { self.synced_at + SYNC_INTERVAL } else { Nanos::NEVER };
         let again = self.disk_full.as_ref().and_then(|full| full.again_at);
         again.map_or(sync, |again| again.min(sync))
     }

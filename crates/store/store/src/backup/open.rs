@@ -16,23 +16,26 @@ use super::survey::Source;
 use super::{Backup, Failed, OpenError, Operation};
 use sprat_disk::{AlignedBuf, BLOCK_BYTES, Disk, Op};
 use sprat_net::Nanos;
-use sprat_wire::frame::{CHUNK_HEADER_BYTES, ChunkHeader, FILE_HEADERS, FRAMES_OFFSET, FileHeader, Seal};
+use sprat_wire::frame::{
+    CHUNK_HEADER_BYTES, ChunkHeader, FILE_HEADERS, FRAMES_OFFSET, FileHeader, Seal,
+};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::ControlFlow;
 use std::time::Instant;
 
 impl<D: Disk> Backup<D> {
-    /// Opens the log on `disk`: makes it when the file is empty, replays it else. Segments are handed to
-    /// `sink` newest first, in buffers that are used again when it returns; `hash` is called for the table and key
-    /// of every object and tombstone, on the replaying threads. `sink` may stop it all, without a trace in the file.
+    /// Opens the log on `disk`: makes it when the file is empty, replays it else. Segments are
+    /// handed to `sink` newest first, in buffers that are used again when it returns; `hash` is
+    /// called for the table and key of every object and tombstone, on the replaying threads.
+    /// `sink` may stop it all, without a trace in the file.
     ///
-    /// Reads everything before it writes anything. Then the file's incarnation is moved on, the newest head, if it
-    /// was not sealed, is sealed where its log ends now, and both are made durable before the first append: the next
-    /// restart meets the same log, and what was cut cannot come back. New segments take ids
-    /// above [`ReplayReport::highest_segment`]. Blocks.
+    /// Reads everything before it writes anything. Then the file's incarnation is moved on, the
+    /// newest head, if it was not sealed, is sealed where its log ends now, and both are made
+    /// durable before the first append: the next restart meets the same log, and what was cut
+    /// cannot come back. New segments take ids above [`ReplayReport::highest_segment`]. Blocks.
     ///
-    /// A log that is intact on a disk too full for spare frames opens, with [`failure`](Self::failure) set: it can be
-    /// read from and not be written to.
+    /// A log that is intact on a disk too full for spare frames opens, with
+    /// [`failure`](Self::failure) set: it can be read from and not be written to.
     ///
     /// # Errors
     /// [`OpenError`].
@@ -50,11 +53,20 @@ impl<D: Disk> Backup<D> {
             return Ok((Self::create(disk, Owner::Log, options)?, ReplayReport::default()));
         };
         let header = current.header;
-        let mut report =
-            ReplayReport { clean: header.clean.is_some(), header_repaired: current.alone, ..Default::default() };
+        let mut report = ReplayReport {
+            clean: header.clean.is_some(),
+            header_repaired: current.alone,
+            ..Default::default()
+        };
         let survey = source.survey(&mut report)?;
         if let (Some((segment, _)), None) = (header.clean, survey.live.first()) {
-            return Err(source.corruption(0, 0, segment, "the head that was closed in order", "no head"));
+            return Err(source.corruption(
+                0,
+                0,
+                segment,
+                "the head that was closed in order",
+                "no head",
+            ));
         }
         let unsealed = source.replay(&survey.live, options.threads, &hash, sink, &mut report)?;
         report.elapsed = started.elapsed();
@@ -63,7 +75,9 @@ impl<D: Disk> Backup<D> {
         let live: BTreeMap<u64, Place> = survey
             .live
             .iter()
-            .map(|found| (found.segment, Place { frame: found.frame, incarnation: found.incarnation }))
+            .map(|found| {
+                (found.segment, Place { frame: found.frame, incarnation: found.incarnation })
+            })
             .collect();
         let frames = Frames::new(live, VecDeque::from(survey.free));
         let mut backup = Self::assemble(disk, Owner::Log, header, options, frames);
@@ -72,14 +86,16 @@ impl<D: Disk> Backup<D> {
         if let Some(unsealed) = unsealed {
             backup.seal(&unsealed)?;
         }
-        // No room to grow is no reason not to read: the failure is kept, and meets the first append.
+        // No room to grow is no reason not to read: the failure is kept, and meets the first
+        // append.
         let _ = backup.prepare();
         Ok((backup, report))
     }
 
-    /// Opens the file of replicas on `disk`: makes it when it is empty, looks over all of it else. Damage is no reason
-    /// not to open: it is told, and other servers have other replicas. Frames that hold nothing that counts are marked so,
-    /// and what was read is made durable, before the first append. Blocks.
+    /// Opens the file of replicas on `disk`: makes it when it is empty, looks over all of it else.
+    /// Damage is no reason not to open: it is told, and other servers have other replicas.
+    /// Frames that hold nothing that counts are marked so, and what was read is made durable,
+    /// before the first append. Blocks.
     ///
     /// A file on a disk too full for spare frames opens as a log does.
     ///
@@ -145,7 +161,13 @@ impl<D: Disk> Backup<D> {
         Ok(backup)
     }
 
-    fn assemble(disk: D, owner: Owner, header: FileHeader, options: &Options, frames: Frames) -> Self {
+    fn assemble(
+        disk: D,
+        owner: Owner,
+        header: FileHeader,
+        options: &Options,
+        frames: Frames,
+    ) -> Self {
         let geometry = Geometry {
             seed: header.seed(),
             frame_bytes: owner.chunk_bytes(header.frame_bytes),
@@ -183,9 +205,9 @@ impl<D: Disk> Backup<D> {
 
     /// Makes the file that was read fit for writing.
     fn take_over(&mut self, current: &Current) -> Result<(), OpenError> {
-        // What was read may have come from the kernel's cache: nothing is built on it before it is on the medium. Not the
-        // header, which tells of the frames, and least of all a log's seal, which is durable by itself and vouches for all of
-        // it.
+        // What was read may have come from the kernel's cache: nothing is built on it before it is
+        // on the medium. Not the header, which tells of the frames, and least of all a
+        // log's seal, which is durable by itself and vouches for all of it.
         self.block_on(Op::Sync)?;
         self.header.clean = None;
         self.header.frames = self.frames.total;
@@ -196,7 +218,10 @@ impl<D: Disk> Backup<D> {
             self.write_header()?;
         }
         match self.owner {
-            Owner::Log => self.incarnations = Incarnations::new(self.header.incarnation, self.header.incarnation),
+            Owner::Log => {
+                self.incarnations =
+                    Incarnations::new(self.header.incarnation, self.header.incarnation)
+            }
             Owner::Replicas => self.begin_life()?,
         }
         Ok(())
@@ -211,8 +236,9 @@ impl<D: Disk> Backup<D> {
         Ok(())
     }
 
-    /// Seals the newest head where its log ends, in the name of its own incarnation, as a part of its frame. Torn,
-    /// it leaves what was there, an end without a valid chunk, and is written again by the next start.
+    /// Seals the newest head where its log ends, in the name of its own incarnation, as a part of
+    /// its frame. Torn, it leaves what was there, an end without a valid chunk, and is written
+    /// again by the next start.
     fn seal(&mut self, unsealed: &Unsealed) -> Result<(), OpenError> {
         let Unsealed { found, position, tail, log_end } = unsealed;
         let header = ChunkHeader {
@@ -225,7 +251,12 @@ impl<D: Disk> Backup<D> {
             seal: Seal::Cut,
             buffered: false,
         };
-        let crc = ChunkHeader::payload_seed(self.geometry.seed, found.segment, found.incarnation, *log_end);
+        let crc = ChunkHeader::payload_seed(
+            self.geometry.seed,
+            found.segment,
+            found.incarnation,
+            *log_end,
+        );
         let filled = tail.len() + CHUNK_HEADER_BYTES;
         let mut buffer = AlignedBuf::zeroed(filled);
         buffer[..tail.len()].copy_from_slice(tail);
@@ -250,12 +281,20 @@ impl<D: Disk> Backup<D> {
 type There<R> = (Current, Source<R>);
 
 /// What is there; `None` when the file is new.
-fn look<D: Disk>(disk: &D, owner: Owner, options: &Options) -> Result<Option<There<D::Reader>>, OpenError> {
-    assert!((1..=MAX_REPLAY_THREADS).contains(&options.threads) && options.max_frames as usize >= SPARE_FRAMES);
+fn look<D: Disk>(
+    disk: &D,
+    owner: Owner,
+    options: &Options,
+) -> Result<Option<There<D::Reader>>, OpenError> {
+    assert!(
+        (1..=MAX_REPLAY_THREADS).contains(&options.threads)
+            && options.max_frames as usize >= SPARE_FRAMES
+    );
     assert!(options.frame_bytes > options.segment_bytes);
     let name = disk.name();
     let reader = disk.reader();
-    let size = disk.size().map_err(|source| OpenError::Read { file: name.clone(), offset: 0, source })?;
+    let size =
+        disk.size().map_err(|source| OpenError::Read { file: name.clone(), offset: 0, source })?;
     let Some(current) = read_headers(&reader, &name, size)? else { return Ok(None) };
     let header = current.header;
     check_identity(&header, owner, options, &name)?;
@@ -267,7 +306,12 @@ fn look<D: Disk>(disk: &D, owner: Owner, options: &Options) -> Result<Option<The
     Ok(Some((current, Source { reader, name, header, frames })))
 }
 
-fn check_identity(header: &FileHeader, owner: Owner, options: &Options, name: &str) -> Result<(), OpenError> {
+fn check_identity(
+    header: &FileHeader,
+    owner: Owner,
+    options: &Options,
+    name: &str,
+) -> Result<(), OpenError> {
     let field = if header.cluster != options.cluster {
         "cluster"
     } else if header.server != owner.server(options) {

@@ -12,7 +12,9 @@ pub enum OpenError {
     #[error(transparent)]
     Corrupt(#[from] Corruption),
     /// A segment that belongs to the log is nowhere in the file.
-    #[error("{file} lacks segment {segment}, which its newest head, segment {head}, lists; nothing was changed")]
+    #[error(
+        "{file} lacks segment {segment}, which its newest head, segment {head}, lists; nothing was changed"
+    )]
     Missing {
         /// The file.
         file: String,
@@ -42,7 +44,9 @@ pub enum OpenError {
         field: &'static str,
     },
     /// The file was cut short.
-    #[error("{file} was cut short: it has {has} segment frames of at least {had}; nothing was changed")]
+    #[error(
+        "{file} was cut short: it has {has} segment frames of at least {had}; nothing was changed"
+    )]
     Short {
         /// The file.
         file: String,

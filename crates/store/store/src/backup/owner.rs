@@ -1,6 +1,8 @@
 //! Whose segments a file holds, and what follows from that.
 
-use super::config::{MAX_ENDING_REPLICAS, MAX_OPEN, MAX_OPEN_REPLICAS, Options, SPARE_FRAMES, SPARE_FRAMES_OF_LOG};
+use super::config::{
+    MAX_ENDING_REPLICAS, MAX_OPEN, MAX_OPEN_REPLICAS, Options, SPARE_FRAMES, SPARE_FRAMES_OF_LOG,
+};
 use sprat_wire::frame::{BLOCK_BYTES, REPLICA_FILE};
 
 /// Whose segments a file holds.

@@ -51,39 +51,60 @@ impl Reading {
 }
 
 impl<D: Disk> Backup<D> {
-    /// Begins to read a replica that nothing is appended to any more, as [`take_read`](Self::take_read) then tells. False when
-    /// [`MAX_READS`] are being read, or it is.
+    /// Begins to read a replica that nothing is appended to any more, as
+    /// [`take_read`](Self::take_read) then tells. False when [`MAX_READS`] are being read, or
+    /// it is.
     ///
     /// # Panics
     /// When it has no frame or is being written, or the file is a log: the owner lost track.
     pub fn read(&mut self, stored: &Stored) -> bool {
         let frame = self.frames.of(stored.replica.word()).expect("the replica has a frame").frame;
         // A disk that has failed never ends what it was at.
-        let pending = |open: &Replica| open.frame == Some(frame) && (open.in_flight.is_some() || open.is_staged());
+        let pending = |open: &Replica| {
+            open.frame == Some(frame) && (open.in_flight.is_some() || open.is_staged())
+        };
         let writing = self.failure.is_none() && self.open.iter().any(pending);
         assert!(self.owner == Owner::Replicas && !writing, "{} is being written", stored.replica);
-        if self.reading.under_way.len() + self.reading.done.len() >= MAX_READS || self.reading.reads(frame) {
+        if self.reading.under_way.len() + self.reading.done.len() >= MAX_READS
+            || self.reading.reads(frame)
+        {
             return false;
         }
         let len = (stored.framed as usize).next_multiple_of(BLOCK_BYTES);
-        let mut buffer = self.reading.spare.pop().unwrap_or_else(|| AlignedBuf::zeroed(self.geometry.frame_bytes));
+        let mut buffer = self
+            .reading
+            .spare
+            .pop()
+            .unwrap_or_else(|| AlignedBuf::zeroed(self.geometry.frame_bytes));
         buffer.grow(len);
         self.reading.under_way.push(Read { frame, stored: stored.clone() });
         let offset = self.header.frame_offset(frame);
-        self.disk.submit(TICKET_READ + u64::from(frame), Op::Read { buffer, len, wanted: len, offset });
+        self.disk
+            .submit(TICKET_READ + u64::from(frame), Op::Read { buffer, len, wanted: len, offset });
         true
     }
 
     /// A frame has been read.
     pub(super) fn has_read(&mut self, frame: u32, completion: Completion) {
-        let at = self.reading.under_way.iter().position(|read| read.frame == frame).expect("it was being read");
+        let at = self
+            .reading
+            .under_way
+            .iter()
+            .position(|read| read.frame == frame)
+            .expect("it was being read");
         let Read { stored, .. } = self.reading.under_way.swap_remove(at);
         let buffer = completion.buffer.expect("a read returns its buffer");
         let (segment, incarnation) = (stored.replica.word(), stored.incarnation);
-        let wanted =
-            Wanted { seed: self.geometry.seed, segment, incarnation, segment_bytes: self.geometry.segment_bytes };
+        let wanted = Wanted {
+            seed: self.geometry.seed,
+            segment,
+            incarnation,
+            segment_bytes: self.geometry.segment_bytes,
+        };
         let offset = self.header.frame_offset(frame);
-        let result = completion.result.map(|()| Contents::new(buffer, wanted, &stored, self.disk.name(), offset));
+        let result = completion
+            .result
+            .map(|()| Contents::new(buffer, wanted, &stored, self.disk.name(), offset));
         self.reading.done.push_back(FrameRead { segment, incarnation, result });
     }
 

@@ -17,7 +17,8 @@ use std::sync::mpsc::{self, Receiver, Sender};
 /// Segments read ahead of the one being delivered, beyond one a thread.
 const READ_AHEAD: usize = 2;
 
-/// The newest head's end, when it was not sealed: recovery seals it there before anything else is written.
+/// The newest head's end, when it was not sealed: recovery seals it there before anything else is
+/// written.
 #[derive(Clone, Debug)]
 pub(super) struct Unsealed {
     pub(super) found: Found,
@@ -38,7 +39,8 @@ struct Loaded {
 
 impl Loaded {
     fn empty() -> Self {
-        let header = SegmentHeader { id: 0, safe_version: 0, role: Role::Survivor, digest: Vec::new() };
+        let header =
+            SegmentHeader { id: 0, safe_version: 0, role: Role::Survivor, digest: Vec::new() };
         let segment = ReplayedSegment { id: 0, header, bytes: Vec::new(), entries: Vec::new() };
         Self { segment, cut: None, unsealed: None }
     }
@@ -47,7 +49,8 @@ impl Loaded {
 type Outcome = (usize, Result<Loaded, OpenError>);
 
 impl<R: ReadAt> Source<R> {
-    /// Reads the segments `live`, newest first, on `threads` threads, and hands them to `sink` in that order.
+    /// Reads the segments `live`, newest first, on `threads` threads, and hands them to `sink` in
+    /// that order.
     pub(super) fn replay(
         &self,
         live: &[Found],
@@ -69,7 +72,8 @@ impl<R: ReadAt> Source<R> {
                 let (done, empties, next) = (done.clone(), &empties, &next);
                 scope.spawn(move || {
                     let mut buffer = AlignedBuf::zeroed(self.frame_bytes());
-                    // A buffer first and a number then: whoever has the lowest number never waits for a buffer.
+                    // A buffer first and a number then: whoever has the lowest number never waits
+                    // for a buffer.
                     while let Some(loaded) = take(empties) {
                         let index = next.fetch_add(1, Ordering::Relaxed);
                         let Some(found) = live.get(index) else { return };
@@ -107,9 +111,13 @@ impl<R: ReadAt> Source<R> {
         };
         if let Some(what) = &found_there {
             let expected = match wanted.witness(frame_bytes, walked.position, bytes.len()) {
-                Some((_, durable)) => Some(format!("{durable} B of durable log, going on at byte {}", bytes.len())),
+                Some((_, durable)) => {
+                    Some(format!("{durable} B of durable log, going on at byte {}", bytes.len()))
+                }
                 None if newest => None,
-                None => Some(format!("a sealed segment, going on at byte {} of its log", bytes.len())),
+                None => {
+                    Some(format!("a sealed segment, going on at byte {} of its log", bytes.len()))
+                }
             };
             if let Some(expected) = expected {
                 return Err(self.corruption(frame, walked.position, id, expected, what));
@@ -121,11 +129,13 @@ impl<R: ReadAt> Source<R> {
             // An entry that began in the last whole chunk and ended in the torn one.
             (Err((at, BadLog::Entry(Malformed::Truncated { .. }))), Some(_)) if at > 0 => {
                 bytes.truncate(at);
-                read_log(bytes, id, hash, entries).map_err(|(at, bad)| self.bad_log(found, frame_bytes, at, &bad))?
+                read_log(bytes, id, hash, entries)
+                    .map_err(|(at, bad)| self.bad_log(found, frame_bytes, at, &bad))?
             }
             (Err((at, bad)), _) => return Err(self.bad_log(found, frame_bytes, at, &bad)),
         };
-        let last = entries.last().map(|&(at, _)| Entry::parse(&bytes[at as usize..]).expect("just read"));
+        let last =
+            entries.last().map(|&(at, _)| Entry::parse(&bytes[at as usize..]).expect("just read"));
         if last.is_some_and(|last| Completion::is_cut(&last, header.role)) {
             entries.pop();
         }
@@ -149,12 +159,19 @@ impl<R: ReadAt> Source<R> {
     }
 
     /// A log that was closed in order has no unfinished end.
-    fn check_clean(&self, found: Found, newest: bool, position: usize, log_end: u32) -> Result<(), OpenError> {
+    fn check_clean(
+        &self,
+        found: Found,
+        newest: bool,
+        position: usize,
+        log_end: u32,
+    ) -> Result<(), OpenError> {
         let Some(clean) = self.header.clean.filter(|_| newest) else { return Ok(()) };
         if clean == (found.segment, log_end) {
             return Ok(());
         }
-        let expected = format!("head {} with {} B of log, as it was closed in order", clean.0, clean.1);
+        let expected =
+            format!("head {} with {} B of log, as it was closed in order", clean.0, clean.1);
         let is = format!("head {} with {log_end} B", found.segment);
         Err(self.corruption(found.frame, position, found.segment, expected, is))
     }

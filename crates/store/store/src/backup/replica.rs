@@ -146,7 +146,9 @@ impl Replica {
         };
         let seal = CHUNK_HEADER_BYTES;
         let frame = self.position + begun + header + asked + seal;
-        !self.sealed && frame <= geometry.frame_bytes && self.log_end as usize + asked <= geometry.segment_bytes
+        !self.sealed
+            && frame <= geometry.frame_bytes
+            && self.log_end as usize + asked <= geometry.segment_bytes
     }
 
     /// Takes bytes that follow those taken before.
@@ -162,7 +164,8 @@ impl Replica {
             let filled = self.tail.len() + CHUNK_HEADER_BYTES;
             buffer[..self.tail.len()].copy_from_slice(&self.tail);
             let log_start = self.log_end;
-            let crc = ChunkHeader::payload_seed(geometry.seed, self.segment, self.incarnation, log_start);
+            let crc =
+                ChunkHeader::payload_seed(geometry.seed, self.segment, self.incarnation, log_start);
             Staged { buffer, filled, log_start, crc }
         });
         for slice in slices {
@@ -185,7 +188,12 @@ impl Replica {
         if self.incarnation != incarnation {
             self.incarnation = incarnation;
             let staged = self.staged.as_mut().expect("its first chunk");
-            let start = ChunkHeader::payload_seed(geometry.seed, self.segment, incarnation, staged.log_start);
+            let start = ChunkHeader::payload_seed(
+                geometry.seed,
+                self.segment,
+                incarnation,
+                staged.log_start,
+            );
             staged.crc = extend_crc(start, &staged.buffer[CHUNK_HEADER_BYTES..staged.filled]);
         }
     }
@@ -193,7 +201,8 @@ impl Replica {
     /// Ends the staged chunk and hands it over.
     pub(super) fn dispatch(&mut self, geometry: &Geometry) -> Outgoing {
         assert!(self.in_flight.is_none(), "one write of a segment at a time");
-        let Staged { mut buffer, filled, log_start, crc } = self.staged.take().expect("something staged");
+        let Staged { mut buffer, filled, log_start, crc } =
+            self.staged.take().expect("something staged");
         let header = ChunkHeader {
             segment: self.segment,
             incarnation: self.incarnation,
@@ -205,7 +214,8 @@ impl Replica {
             buffered: geometry.buffered,
         };
         let header_at = self.tail.len();
-        buffer[header_at..][..CHUNK_HEADER_BYTES].copy_from_slice(&header.encode(geometry.seed, crc));
+        buffer[header_at..][..CHUNK_HEADER_BYTES]
+            .copy_from_slice(&header.encode(geometry.seed, crc));
         let len = filled.next_multiple_of(BLOCK_BYTES);
         buffer[filled..len].fill(0);
         let offset = self.position - header_at;
@@ -225,7 +235,8 @@ pub(super) fn room(geometry: &Geometry, position: usize, log_end: usize) -> usiz
     frame.min(geometry.segment_bytes - log_end)
 }
 
-/// Whether a segment's first bytes say that it is a head. What cannot be read counts as one: that only costs waiting.
+/// Whether a segment's first bytes say that it is a head. What cannot be read counts as one: that
+/// only costs waiting.
 pub(crate) fn is_head(first: &[u8]) -> bool {
     match Entry::parse(first) {
         Ok(Entry { kind: Kind::Segment, value, .. }) => {

@@ -14,7 +14,8 @@ pub struct ReplayedSegment {
     pub header: SegmentHeader,
     /// Its log, from the header entry on; every entry in it checked.
     pub bytes: Vec<u8>,
-    /// Where in `bytes` each object and tombstone begins, and the hash of its table and key. The header entry is not among them.
+    /// Where in `bytes` each object and tombstone begins, and the hash of its table and key. The
+    /// header entry is not among them.
     pub entries: Vec<(u32, u64)>,
 }
 
@@ -56,10 +57,11 @@ pub struct ReplayReport {
     /// What was cut off the newest head, or a head that never began.
     ///
     /// Only chunks that nothing on disk vouches for are cut: those of the very last commit (under
-    /// `Buffered`, after a power failure, those since the last sync). A commit that was torn by a power failure, which
-    /// nobody was told of, and one that was acknowledged and *then* damaged on the medium, leave the same
-    /// trace; so damage to exactly the last commit before a crash is cut and told here rather than refused. After a
-    /// close in order there is no such doubt, and it is refused.
+    /// `Buffered`, after a power failure, those since the last sync). A commit that was torn by a
+    /// power failure, which nobody was told of, and one that was acknowledged and *then*
+    /// damaged on the medium, leave the same trace; so damage to exactly the last commit
+    /// before a crash is cut and told here rather than refused. After a close in order there
+    /// is no such doubt, and it is refused.
     pub cut: Option<Cut>,
     /// Frames that held segments which no longer count: freed before, or never listed.
     pub garbage: Vec<Garbage>,
@@ -67,7 +69,8 @@ pub struct ReplayReport {
     pub header_repaired: bool,
     /// Whether the log was closed in order.
     pub clean: bool,
-    /// Highest segment id seen anywhere, garbage included, zero when none: new segments take higher ones.
+    /// Highest segment id seen anywhere, garbage included, zero when none: new segments take
+    /// higher ones.
     pub highest_segment: u64,
     /// Objects that were left out because their tables had been dropped, by table id.
     pub left_out: BTreeMap<u32, u64>,

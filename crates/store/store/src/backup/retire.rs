@@ -1,8 +1,9 @@
 //! Frames that are given up.
 //!
-//! One of the log's is free as soon as a durable head no longer lists its segment: nobody looks for it at a start. Of replicas
-//! whatever is there counts at a start, so a frame of theirs is marked first: its last block says up to which incarnation what is
-//! in it is free. Only when that is on the medium may the frame be written again.
+//! One of the log's is free as soon as a durable head no longer lists its segment: nobody looks for
+//! it at a start. Of replicas whatever is there counts at a start, so a frame of theirs is marked
+//! first: its last block says up to which incarnation what is in it is free. Only when that is on
+//! the medium may the frame be written again.
 
 use super::frames::Place;
 use super::mark::MARK_BYTES;
@@ -54,7 +55,9 @@ impl<D: Disk> Backup<D> {
     /// Begins to mark frames, but for those that are being read.
     pub(super) fn retire(&mut self) {
         while self.retiring.writing < MAX_RETIRING_WRITES && self.failure.is_none() {
-            let Some(at) = self.retiring.queue.iter().position(|place| !self.reading.reads(place.frame)) else {
+            let Some(at) =
+                self.retiring.queue.iter().position(|place| !self.reading.reads(place.frame))
+            else {
                 return;
             };
             let Place { frame, incarnation } = self.retiring.queue.remove(at).expect("just found");
@@ -73,7 +76,8 @@ impl<D: Disk> Backup<D> {
 
     /// The write that marks as free what a frame holds up to `incarnation`.
     pub(super) fn mark(&mut self, frame: u32, incarnation: u32) -> Op {
-        let mut buffer = self.retiring.buffers.pop().unwrap_or_else(|| AlignedBuf::zeroed(BLOCK_BYTES));
+        let mut buffer =
+            self.retiring.buffers.pop().unwrap_or_else(|| AlignedBuf::zeroed(BLOCK_BYTES));
         let header = ChunkHeader {
             segment: FREED,
             incarnation,
@@ -84,7 +88,12 @@ impl<D: Disk> Backup<D> {
             seal: Seal::Sealed,
             buffered: false,
         };
-        let crc = ChunkHeader::payload_seed(self.geometry.seed, header.segment, header.incarnation, header.offset);
+        let crc = ChunkHeader::payload_seed(
+            self.geometry.seed,
+            header.segment,
+            header.incarnation,
+            header.offset,
+        );
         for copy in buffer.chunks_exact_mut(MARK_BYTES) {
             copy[..CHUNK_HEADER_BYTES].copy_from_slice(&header.encode(self.geometry.seed, crc));
         }

@@ -74,7 +74,11 @@ impl fmt::Display for Torn {
             Some(replica) => write!(f, "{replica}")?,
             None => f.write_str("an unknown replica")?,
         }
-        write!(f, ", {} B of its log, then {} at offset {} of the file", self.len, self.found, self.offset)
+        write!(
+            f,
+            ", {} B of its log, then {} at offset {} of the file",
+            self.len, self.found, self.offset
+        )
     }
 }
 
@@ -143,7 +147,8 @@ impl<R: ReadAt> Source<R> {
         std::thread::scope(|scope| {
             let threads: Vec<_> = (0..threads).map(|_| scope.spawn(look)).collect();
             for thread in threads {
-                let found: Result<_, OpenError> = thread.join().expect("looking over frames does not panic");
+                let found: Result<_, OpenError> =
+                    thread.join().expect("looking over frames does not panic");
                 all.extend(found?);
             }
             Ok::<_, OpenError>(())
@@ -153,7 +158,12 @@ impl<R: ReadAt> Source<R> {
     }
 
     /// Looks into one frame.
-    fn examine(&self, frame: u32, current: &Current, buffer: &mut AlignedBuf) -> Result<Seen, OpenError> {
+    fn examine(
+        &self,
+        frame: u32,
+        current: &Current,
+        buffer: &mut AlignedBuf,
+    ) -> Result<Seen, OpenError> {
         let chunk_bytes = Owner::Replicas.chunk_bytes(self.header.frame_bytes);
         let seed = self.header.seed();
         self.read_at(frame, chunk_bytes, BLOCK_BYTES, buffer)?;
@@ -161,7 +171,9 @@ impl<R: ReadAt> Source<R> {
         let freed = if let Mark::Freed(incarnation) = mark { incarnation } else { 0 };
         self.read(frame, BLOCK_BYTES, buffer)?;
         let header = match ChunkHeader::parse(seed, &buffer[..BLOCK_BYTES]) {
-            Ok(Chunk { header, .. }) if header.incarnation <= freed => return Ok((Holds::Nothing, None)),
+            Ok(Chunk { header, .. }) if header.incarnation <= freed => {
+                return Ok((Holds::Nothing, None));
+            }
             Ok(Chunk { header, .. }) if header.offset == 0 => Some(header),
             _ => None,
         };
@@ -169,20 +181,29 @@ impl<R: ReadAt> Source<R> {
         let bytes = &buffer[..chunk_bytes];
         let holds = match header {
             Some(header) => self.examine_named(frame, bytes, &header, current),
-            None => self.examine_unnamed_replica(frame, bytes, freed, current.header.clean.is_some()),
+            None => {
+                self.examine_unnamed_replica(frame, bytes, freed, current.header.clean.is_some())
+            }
         };
         let damage = (mark == Mark::Damaged).then(|| Damage {
             file: self.name.clone(),
             offset: self.header.frame_offset(frame) + chunk_bytes as u64,
             replica: None,
-            expected: "the mark of what is free in the frame; a replica that was freed may be back".to_owned(),
+            expected: "the mark of what is free in the frame; a replica that was freed may be back"
+                .to_owned(),
             found: "no valid chunk header".to_owned(),
         });
         Ok((holds, damage))
     }
 
     /// A frame that begins as a replica does.
-    fn examine_named(&self, frame: u32, bytes: &[u8], first: &ChunkHeader, current: &Current) -> Holds {
+    fn examine_named(
+        &self,
+        frame: u32,
+        bytes: &[u8],
+        first: &ChunkHeader,
+        current: &Current,
+    ) -> Holds {
         let replica = ReplicaId::of_word(first.segment);
         let wanted = Wanted {
             seed: self.header.seed(),
@@ -200,7 +221,8 @@ impl<R: ReadAt> Source<R> {
         let offset = self.header.frame_offset(frame) + walked.position as u64;
         let len = u32::try_from(walked.log_end).expect("within a segment");
         // In a life that was closed in order nothing was left unfinished.
-        let finished = current.header.clean.is_some_and(|(life, _)| u64::from(first.incarnation) >= life);
+        let finished =
+            current.header.clean.is_some_and(|(life, _)| u64::from(first.incarnation) >= life);
         if !sealed {
             let witness = wanted.witness(bytes, walked.position, walked.log_end);
             let expected = match witness {
@@ -212,13 +234,20 @@ impl<R: ReadAt> Source<R> {
             };
             if let Some(expected) = expected {
                 let found = found.unwrap_or_else(|| "nothing".to_owned());
-                let damage = Damage { file: self.name.clone(), offset, replica: Some(replica), expected, found };
+                let damage = Damage {
+                    file: self.name.clone(),
+                    offset,
+                    replica: Some(replica),
+                    expected,
+                    found,
+                };
                 return Holds::Damaged(damage, first.incarnation);
             }
         }
         let torn = found.map(|found| Torn { replica: Some(replica), offset, len, found });
         if len == 0 && !sealed {
-            let nothing = || Torn { replica: Some(replica), offset, len, found: "nothing".to_owned() };
+            let nothing =
+                || Torn { replica: Some(replica), offset, len, found: "nothing".to_owned() };
             return Holds::Beginning(torn.unwrap_or_else(nothing));
         }
         let framed = u32::try_from(walked.position).expect("within a frame");
@@ -241,8 +270,12 @@ impl<R: ReadAt> Source<R> {
         let replica = newest.map(|header| ReplicaId::of_word(header.segment));
         let found = "no valid chunk header".to_owned();
         let expected = match newest {
-            Some(header) if header.durable > 0 => format!("the first of {} B of it", header.durable),
-            _ if clean => "nothing, or a replica's first chunk, for the file was closed in order".to_owned(),
+            Some(header) if header.durable > 0 => {
+                format!("the first of {} B of it", header.durable)
+            }
+            _ if clean => {
+                "nothing, or a replica's first chunk, for the file was closed in order".to_owned()
+            }
             _ => return Holds::Beginning(Torn { replica, offset, len: 0, found }),
         };
         let damage = Damage { file: self.name.clone(), offset, replica, expected, found };
@@ -267,7 +300,9 @@ fn place(all: Vec<(u32, Seen)>, report: &mut StoredReport) -> Places {
                 continue;
             }
             Holds::Replica(stored, _) => (stored.replica.word(), stored.incarnation),
-            Holds::Damaged(Damage { replica: Some(replica), .. }, incarnation) => (replica.word(), *incarnation),
+            Holds::Damaged(Damage { replica: Some(replica), .. }, incarnation) => {
+                (replica.word(), *incarnation)
+            }
             Holds::Damaged(damage, _) => {
                 report.damaged.push(damage.clone());
                 places.unmarked.push(frame);
@@ -279,8 +314,11 @@ fn place(all: Vec<(u32, Seen)>, report: &mut StoredReport) -> Places {
                 vacant.insert((incarnation, frame, holds));
             }
             Entry::Occupied(mut there) => {
-                let outdated =
-                    if there.get().0 < incarnation { there.insert((incarnation, frame, holds)).1 } else { frame };
+                let outdated = if there.get().0 < incarnation {
+                    there.insert((incarnation, frame, holds)).1
+                } else {
+                    frame
+                };
                 report.outdated += 1;
                 places.unmarked.push(outdated);
             }

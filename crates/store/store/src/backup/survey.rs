@@ -30,7 +30,8 @@ pub(super) struct Found {
 /// What the frames hold.
 #[derive(Default)]
 pub(super) struct Survey {
-    /// The segments of the log, newest first; the first is the newest head. Empty for an empty log.
+    /// The segments of the log, newest first; the first is the newest head. Empty for an empty
+    /// log.
     pub(super) live: Vec<Found>,
     /// Frames that hold none of them.
     pub(super) free: Vec<u32>,
@@ -38,7 +39,12 @@ pub(super) struct Survey {
 
 impl<R: ReadAt> Source<R> {
     /// Reads the first `len` bytes of a frame.
-    pub(super) fn read(&self, frame: u32, len: usize, into: &mut AlignedBuf) -> Result<(), OpenError> {
+    pub(super) fn read(
+        &self,
+        frame: u32,
+        len: usize,
+        into: &mut AlignedBuf,
+    ) -> Result<(), OpenError> {
         self.read_at(frame, 0, len, into)
     }
 
@@ -79,7 +85,8 @@ impl<R: ReadAt> Source<R> {
     ) -> OpenError {
         let offset = self.header.frame_offset(frame) + position as u64;
         let (expected, found) = (expected.into(), found.to_string());
-        Corruption { file: self.name.clone(), offset, segment: Some(segment), expected, found }.into()
+        Corruption { file: self.name.clone(), offset, segment: Some(segment), expected, found }
+            .into()
     }
 
     /// Looks over all frames. What is left out goes into `report`.
@@ -104,7 +111,8 @@ impl<R: ReadAt> Source<R> {
 
         let mut live: BTreeMap<u64, Found> = BTreeMap::new();
         for found in &named {
-            // Of two of one id, the later incarnation counts: the earlier one never got beyond a torn beginning.
+            // Of two of one id, the later incarnation counts: the earlier one never got beyond a
+            // torn beginning.
             if digest.binary_search(&found.segment).is_ok() {
                 live.entry(found.segment).or_insert(*found);
             }
@@ -116,12 +124,20 @@ impl<R: ReadAt> Source<R> {
             survey.free.push(frame);
         }
         if let Some(missing) = digest.iter().find(|id| !live.contains_key(id)) {
-            return Err(OpenError::Missing { file: self.name.clone(), segment: *missing, head: newest_id });
+            return Err(OpenError::Missing {
+                file: self.name.clone(),
+                segment: *missing,
+                head: newest_id,
+            });
         }
         for found in named {
             if live.get(&found.segment) != Some(&found) {
                 let offset = self.header.frame_offset(found.frame);
-                report.garbage.push(Garbage { frame: found.frame, offset, segment: Some(found.segment) });
+                report.garbage.push(Garbage {
+                    frame: found.frame,
+                    offset,
+                    segment: Some(found.segment),
+                });
                 survey.free.push(found.frame);
             }
         }
@@ -131,7 +147,13 @@ impl<R: ReadAt> Source<R> {
             && first.segment != newest_id
         {
             let what = format!("no segment newer than head {newest_id} in its digest");
-            return Err(self.corruption(first.frame, 0, newest_id, what, format!("segment {}", first.segment)));
+            return Err(self.corruption(
+                first.frame,
+                0,
+                newest_id,
+                what,
+                format!("segment {}", first.segment),
+            ));
         }
         Ok(survey)
     }
@@ -170,13 +192,21 @@ impl<R: ReadAt> Source<R> {
             let header = match read_log(&log, found.segment, |_, _| 0, &mut Vec::new()) {
                 Ok(header) => header,
                 // What is wrong behind the header entry is replay's to say.
-                Err((at, _)) if at > 0 => read_log(&log[..at], found.segment, |_, _| 0, &mut Vec::new())
-                    .map_err(|(at, bad)| self.bad_log(found, buffer, at, &bad))?,
+                Err((at, _)) if at > 0 => {
+                    read_log(&log[..at], found.segment, |_, _| 0, &mut Vec::new())
+                        .map_err(|(at, bad)| self.bad_log(found, buffer, at, &bad))?
+                }
                 Err((at, bad)) => return Err(self.bad_log(found, buffer, at, &bad)),
             };
             if header.role != Role::Head || header.digest.binary_search(&found.segment).is_err() {
                 let expected = "a head whose digest lists itself";
-                return Err(self.corruption(found.frame, 0, found.segment, expected, format!("{header:?}")));
+                return Err(self.corruption(
+                    found.frame,
+                    0,
+                    found.segment,
+                    expected,
+                    format!("{header:?}"),
+                ));
             }
             return Ok(Some((found, header.digest)));
         }
@@ -187,15 +217,20 @@ impl<R: ReadAt> Source<R> {
     pub(super) fn bad_log(&self, found: Found, frame: &[u8], at: usize, bad: &BadLog) -> OpenError {
         let position = self.wanted(found).locate(frame, at);
         let (expected, what) = match bad {
-            BadLog::Entry(malformed) => (format!("a valid entry at byte {at} of the log"), malformed.to_string()),
+            BadLog::Entry(malformed) => {
+                (format!("a valid entry at byte {at} of the log"), malformed.to_string())
+            }
             BadLog::Header => ("the segment's header entry".to_owned(), "another entry".to_owned()),
-            BadLog::Misplaced => ("an object or tombstone".to_owned(), "a segment header entry".to_owned()),
+            BadLog::Misplaced => {
+                ("an object or tombstone".to_owned(), "a segment header entry".to_owned())
+            }
         };
         self.corruption(found.frame, position, found.segment, expected, what)
     }
 
-    /// A frame whose beginning is no chunk header: never used, used before and then torn when its next
-    /// segment began, or damaged. What lies further back in it tells the last from the others.
+    /// A frame whose beginning is no chunk header: never used, used before and then torn when its
+    /// next segment began, or damaged. What lies further back in it tells the last from the
+    /// others.
     fn examine_unnamed(
         &self,
         frame: u32,
@@ -208,13 +243,22 @@ impl<R: ReadAt> Source<R> {
         if bytes[..self.frame_bytes()].iter().all(|byte| *byte == 0) {
             return Ok(());
         }
-        for (_, Chunk { header, .. }) in find_chunks(self.header.seed(), &bytes[..self.frame_bytes()]) {
+        for (_, Chunk { header, .. }) in
+            find_chunks(self.header.seed(), &bytes[..self.frame_bytes()])
+        {
             report.highest_segment = report.highest_segment.max(header.segment);
-            let lost = digest.binary_search(&header.segment).is_ok() && !live.contains_key(&header.segment);
+            let lost = digest.binary_search(&header.segment).is_ok()
+                && !live.contains_key(&header.segment);
             let newer = header.head && header.segment > newest && header.durable > 0;
             if lost || newer {
                 let expected = "the segment's first chunk";
-                return Err(self.corruption(frame, 0, header.segment, expected, "no valid chunk header"));
+                return Err(self.corruption(
+                    frame,
+                    0,
+                    header.segment,
+                    expected,
+                    "no valid chunk header",
+                ));
             }
         }
         let offset = self.header.frame_offset(frame);

@@ -1,6 +1,7 @@
 //! The tickets by which the disk names an operation that is done.
 
-/// Tickets of operations. The lower half of those for a frame is its number; at most one of a kind is under way for each.
+/// Tickets of operations. The lower half of those for a frame is its number; at most one of a kind
+/// is under way for each.
 pub(super) const TICKET_SYNC: u64 = 1;
 pub(super) const TICKET_GROW: u64 = 2;
 pub(super) const TICKET_HEADER: u64 = 3;

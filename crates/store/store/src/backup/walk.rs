@@ -1,7 +1,9 @@
 //! Reading one frame: from chunks back to a segment's log.
 
 use sprat_wire::entry::{Entry, Kind, Malformed, SegmentHeader};
-use sprat_wire::frame::{BLOCK_BYTES, BadChunk, CHUNK_HEADER_BYTES, ChunkHeader, Seal, Seed, find_chunks};
+use sprat_wire::frame::{
+    BLOCK_BYTES, BadChunk, CHUNK_HEADER_BYTES, ChunkHeader, Seal, Seed, find_chunks,
+};
 
 /// How a frame's run of chunks ends.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -51,7 +53,11 @@ impl Wanted {
     }
 
     /// Checks the run of chunks, and hands each to `take`.
-    pub(super) fn walk_with(&self, frame: &[u8], mut take: impl FnMut(&ChunkHeader, &[u8])) -> Walked {
+    pub(super) fn walk_with(
+        &self,
+        frame: &[u8],
+        mut take: impl FnMut(&ChunkHeader, &[u8]),
+    ) -> Walked {
         let (mut position, mut log_end) = (0, 0);
         loop {
             let (end, lost) = match self.step(&frame[position..], log_end) {
@@ -64,16 +70,22 @@ impl Wanted {
                         Seal::Sealed | Seal::Cut => (End::Sealed, 0),
                     }
                 }
-                Err((bad, lost)) if self.is_trace(&frame[position..], position, bad) => (End::Torn(bad), lost),
+                Err((bad, lost)) if self.is_trace(&frame[position..], position, bad) => {
+                    (End::Torn(bad), lost)
+                }
                 Err(_) => (End::Open, 0),
             };
             return Walked { position, log_end, end, lost };
         }
     }
 
-    /// The chunk at the beginning of `bytes`, behind `log_end` bytes of log; else what is wrong with it, and how long
-    /// it is.
-    pub(super) fn step<'a>(&self, bytes: &'a [u8], log_end: usize) -> Result<(ChunkHeader, &'a [u8]), (BadChunk, u32)> {
+    /// The chunk at the beginning of `bytes`, behind `log_end` bytes of log; else what is wrong
+    /// with it, and how long it is.
+    pub(super) fn step<'a>(
+        &self,
+        bytes: &'a [u8],
+        log_end: usize,
+    ) -> Result<(ChunkHeader, &'a [u8]), (BadChunk, u32)> {
         let chunk = ChunkHeader::parse(self.seed, bytes).map_err(|bad| (bad, 0))?;
         let header = chunk.header;
         let length = header.length as usize;
@@ -94,8 +106,9 @@ impl Wanted {
         Ok((header, payload))
     }
 
-    /// Whether what is no chunk at `position` can be left of one of ours. What an earlier segment left at a
-    /// block's edge cannot; behind it in a block there are zeroes, unless a write was begun.
+    /// Whether what is no chunk at `position` can be left of one of ours. What an earlier segment
+    /// left at a block's edge cannot; behind it in a block there are zeroes, unless a write was
+    /// begun.
     fn is_trace(&self, bytes: &[u8], position: usize, bad: BadChunk) -> bool {
         let in_block = position % BLOCK_BYTES;
         let rest = &bytes[..bytes.len().min(BLOCK_BYTES - in_block)];
@@ -107,9 +120,15 @@ impl Wanted {
         }
     }
 
-    /// A chunk header behind `position` that says that more than `log_end` bytes of log were durable: then what
-    /// is invalid at `position` was valid once. Its place, and how much it vouches for.
-    pub(super) fn witness(&self, frame: &[u8], position: usize, log_end: usize) -> Option<(usize, u32)> {
+    /// A chunk header behind `position` that says that more than `log_end` bytes of log were
+    /// durable: then what is invalid at `position` was valid once. Its place, and how much it
+    /// vouches for.
+    pub(super) fn witness(
+        &self,
+        frame: &[u8],
+        position: usize,
+        log_end: usize,
+    ) -> Option<(usize, u32)> {
         find_chunks(self.seed, &frame[position..])
             .find(|(_, chunk)| self.owns(&chunk.header) && chunk.header.durable as usize > log_end)
             .map(|(place, chunk)| (position + place, chunk.header.durable))
@@ -146,8 +165,8 @@ pub(super) enum BadLog {
     Misplaced,
 }
 
-/// Checks every entry of a segment's log, and puts the place and hash of each but the first into `entries`
-/// (cleared first). Returns the header; else where the log goes wrong, and how.
+/// Checks every entry of a segment's log, and puts the place and hash of each but the first into
+/// `entries` (cleared first). Returns the header; else where the log goes wrong, and how.
 pub(super) fn read_log(
     log: &[u8],
     segment: u64,
@@ -160,7 +179,8 @@ pub(super) fn read_log(
     let header = header.filter(|header| header.id == segment).ok_or((0, BadLog::Header))?;
     let mut at = first.encoded_len();
     while at < log.len() {
-        let entry = Entry::parse_checked(&log[at..]).map_err(|malformed| (at, BadLog::Entry(malformed)))?;
+        let entry =
+            Entry::parse_checked(&log[at..]).map_err(|malformed| (at, BadLog::Entry(malformed)))?;
         if entry.kind == Kind::Segment {
             return Err((at, BadLog::Misplaced));
         }

@@ -1,20 +1,25 @@
-//! Which tablet to move so that servers share memory, work and tablets: a pure function of what they tell.
+//! Which tablet to move so that servers share memory, work and tablets: a pure function of what
+//! they tell.
 //!
-//! Memory comes first, for who has none left takes no writes; then requests; then the number of tablets. A move for one of these must
-//! better it by something, and must not undo what the ones before it have brought about: so after some moves there are no more.
+//! Memory comes first, for who has none left takes no writes; then requests; then the number of
+//! tablets. A move for one of these must better it by something, and must not undo what the ones
+//! before it have brought about: so after some moves there are no more.
 
 use sprat_wire::tablet::{Range, Tablet};
 
 /// So much of its memory, in thousandths, a server may use more than another.
 pub const UNEVEN_FILL: u64 = 100;
 
-/// What a move for the sake of memory must better, in thousandths of it: so much more than [`UNEVEN_FILL`] may stay.
+/// What a move for the sake of memory must better, in thousandths of it: so much more than
+/// [`UNEVEN_FILL`] may stay.
 pub const LEAST_FILL: u64 = 10;
 
-/// So many requests a second a server may get more than another, beside half of what one gets on average.
+/// So many requests a second a server may get more than another, beside half of what one gets on
+/// average.
 pub const UNEVEN_REQUESTS: u64 = 2000;
 
-/// What a move for the sake of requests must better, of what the busiest gets: one part in this many.
+/// What a move for the sake of requests must better, of what the busiest gets: one part in this
+/// many.
 const LEAST_REQUESTS: u64 = 10;
 
 /// A tablet, and what it is to its server.
@@ -26,7 +31,8 @@ pub struct Weighed {
     pub bytes: u64,
     /// Requests a second.
     pub requests: u64,
-    /// Of those, to the second half of its objects: a key that all ask for is in one of them, and to divide again helps nobody.
+    /// Of those, to the second half of its objects: a key that all ask for is in one of them, and
+    /// to divide again helps nobody.
     pub second_half: u64,
     /// Whether it may be divided.
     pub divides: bool,
@@ -55,7 +61,8 @@ struct Piece {
     requests: u64,
 }
 
-const NOTHING: Piece = Piece { tablet: Tablet { table: 0, range: Range::ALL }, bytes: 0, requests: 0 };
+const NOTHING: Piece =
+    Piece { tablet: Tablet { table: 0, range: Range::ALL }, bytes: 0, requests: 0 };
 
 /// What would be: a piece that has moved, and between whom.
 #[derive(Clone, Copy)]
@@ -111,7 +118,11 @@ impl Burden {
     }
 
     fn wholes(&self) -> impl Iterator<Item = Piece> {
-        self.tablets.iter().map(|&Weighed { tablet, bytes, requests, .. }| Piece { tablet, bytes, requests })
+        self.tablets.iter().map(|&Weighed { tablet, bytes, requests, .. }| Piece {
+            tablet,
+            bytes,
+            requests,
+        })
     }
 
     fn halves(&self) -> impl Iterator<Item = Piece> {
@@ -152,7 +163,8 @@ impl<'a> Balance<'a> {
     fn ends(&self, measure: impl Fn(&Burden) -> u64) -> Option<(&'a Burden, &'a Burden)> {
         let takers = self.burdens.iter().filter(|burden| burden.takes);
         let to = takers.min_by_key(|burden| (measure(burden), burden.number(), burden.server))?;
-        let givers = self.burdens.iter().filter(|burden| burden.gives && burden.server != to.server);
+        let givers =
+            self.burdens.iter().filter(|burden| burden.gives && burden.server != to.server);
         givers.max_by_key(|burden| (measure(burden), burden.server)).map(|from| (from, to))
     }
 
@@ -160,12 +172,15 @@ impl<'a> Balance<'a> {
     fn spread(&self, moved: Option<Moved<'_>>, measure: impl Fn(&Burden, Moved<'_>) -> u64) -> u64 {
         let measured = self.burdens.iter().map(|burden| match moved {
             Some(moved) => measure(burden, moved),
-            None => measure(burden, Moved { piece: &NOTHING, from: burden.server, to: burden.server }),
+            None => {
+                measure(burden, Moved { piece: &NOTHING, from: burden.server, to: burden.server })
+            }
         });
         measured.clone().max().unwrap_or(0) - measured.min().unwrap_or(0)
     }
 
-    /// Whether memory is shared as well as it has to be, or no worse than now, when a piece has moved.
+    /// Whether memory is shared as well as it has to be, or no worse than now, when a piece has
+    /// moved.
     fn keeps_memory(&self, moved: Moved<'_>) -> bool {
         let now = self.spread(None, Burden::fill_after);
         self.spread(Some(moved), Burden::fill_after) <= now.max(UNEVEN_FILL)
@@ -190,7 +205,10 @@ impl<'a> Balance<'a> {
             let moved = Moved { piece, from: from.server, to: to.server };
             from.fill_after(moved).max(to.fill_after(moved))
         };
-        let pieces = from.wholes().chain(from.halves()).filter(|piece| worst(piece) + LEAST_FILL <= from.fill());
+        let pieces = from
+            .wholes()
+            .chain(from.halves())
+            .filter(|piece| worst(piece) + LEAST_FILL <= from.fill());
         pieces.min_by_key(worst).map(|piece| (piece.tablet, to.server))
     }
 
@@ -203,7 +221,8 @@ impl<'a> Balance<'a> {
         let worst = |piece: &Piece| (most - piece.requests).max(to.requests() + piece.requests);
         let pieces = from.wholes().chain(from.halves());
         let pieces = pieces.filter(|piece| worst(piece) + most / LEAST_REQUESTS <= most);
-        let pieces = pieces.filter(|piece| self.keeps_memory(Moved { piece, from: from.server, to: to.server }));
+        let pieces = pieces
+            .filter(|piece| self.keeps_memory(Moved { piece, from: from.server, to: to.server }));
         pieces.min_by_key(worst).map(|piece| (piece.tablet, to.server))
     }
 

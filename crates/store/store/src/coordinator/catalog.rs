@@ -1,11 +1,12 @@
-//! What a coordinator knows: tables, servers, who serves what. Every change is durable before it is visible.
+//! What a coordinator knows: tables, servers, who serves what. Every change is durable before it is
+//! visible.
 
 use super::copy;
 use super::entries::{Known, Owned, Part, Parts};
 use super::metadata::{Change, Metadata, MetadataError, MetadataMemory, REMEDY};
 use super::rows::{
-    COUNTERS, Checksums, Counters, Total, move_key, move_row, read_counters, read_move, read_server, read_table, seal,
-    server_key, server_row, table_key, table_row, unseal,
+    COUNTERS, Checksums, Counters, Total, move_key, move_row, read_counters, read_move,
+    read_server, read_table, seal, server_key, server_row, table_key, table_row, unseal,
 };
 use sprat_wire::op::{MoveOrder, TableRecord, TabletRecord, fits_record};
 use sprat_wire::tablet::{MAX_TABLETS, Range, Tablet};
@@ -37,7 +38,8 @@ pub enum Refusal {
     Metadata(String),
     /// The metadata cannot be changed for the moment; why.
     Later(String),
-    /// Whoever asked leads no more, or does not know what it leads: the catalog is to be read again before it is used.
+    /// Whoever asked leads no more, or does not know what it leads: the catalog is to be read again
+    /// before it is used.
     Lost(String),
 }
 
@@ -73,15 +75,16 @@ pub struct Catalog<M> {
     is_unsealed: bool,
 }
 
-/// How far the counters of metadata that are made again are ahead of the copy: more tables, servers and changes than a
-/// coordinator gives out in the second by which a copy may be late.
+/// How far the counters of metadata that are made again are ahead of the copy: more tables, servers
+/// and changes than a coordinator gives out in the second by which a copy may be late.
 const REBUILD_TABLES: u32 = 10_000;
 const REBUILD_SERVERS: u32 = 10_000;
 const REBUILD_VERSIONS: u64 = 1_000_000;
 
 impl<M: Metadata> Catalog<M> {
-    /// Reads the catalog from its metadata, and begins a version of its own: by it those are known that have heard of whoever opened
-    /// it. Where there is none yet, a cluster of id `new_cluster` begins.
+    /// Reads the catalog from its metadata, and begins a version of its own: by it those are known
+    /// that have heard of whoever opened it. Where there is none yet, a cluster of id
+    /// `new_cluster` begins.
     ///
     /// # Errors
     /// When the metadata cannot be read, or holds what this version does not understand.
@@ -92,8 +95,9 @@ impl<M: Metadata> Catalog<M> {
         Ok(catalog)
     }
 
-    /// The same for a coordinator that is alone: nothing is written, so that it starts on a full disk too. What others have by the
-    /// version with which they began, it has by `life`, a number that is drawn.
+    /// The same for a coordinator that is alone: nothing is written, so that it starts on a full
+    /// disk too. What others have by the version with which they began, it has by `life`, a
+    /// number that is drawn.
     ///
     /// # Errors
     /// When the metadata cannot be read, or holds what this version does not understand.
@@ -115,7 +119,9 @@ impl<M: Metadata> Catalog<M> {
             metadata.apply(&[row]).map_err(|error| error.to_string())?;
             return Ok(catalog);
         }
-        catalog.read_rows(&rows).map_err(|what| format!("{place}: {what}; nothing was changed: {REMEDY}"))?;
+        catalog
+            .read_rows(&rows)
+            .map_err(|what| format!("{place}: {what}; nothing was changed: {REMEDY}"))?;
         Ok(catalog)
     }
 
@@ -132,19 +138,24 @@ impl<M: Metadata> Catalog<M> {
             // When many rows are sealed for the first time, that may be interrupted.
             let row = match unseal(key, sealed) {
                 None if self.is_unsealed => sealed,
-                row => row.ok_or_else(|| format!("row {key:?} is damaged: its checksum is not its own"))?,
+                row => row.ok_or_else(|| {
+                    format!("row {key:?} is damaged: its checksum is not its own")
+                })?,
             };
             self.read_row(key, row).ok_or_else(|| format!("cannot understand row {key:?}"))?;
             self.checksums.change(&[(key.clone(), Some(row.to_vec()))]);
         }
         if counters.total.is_some_and(|total| total != self.checksums.total()) {
             let rows = rows.len() - 1;
-            return Err(format!("its {rows} rows are not those that its counters tell of: some are missing, or older"));
+            return Err(format!(
+                "its {rows} rows are not those that its counters tell of: some are missing, or older"
+            ));
         }
         Ok(())
     }
 
-    /// Seals the rows of metadata from before there were checksums, but for the counters, which end it.
+    /// Seals the rows of metadata from before there were checksums, but for the counters, which end
+    /// it.
     fn seal_rows(&mut self) -> Result<(), Refusal> {
         let rows = self.rows();
         let metadata = self.metadata.as_mut().ok_or_else(Self::not_leading)?;
@@ -204,7 +215,8 @@ impl<M: Metadata> Catalog<M> {
     /// What is wrong with the bytes, in words.
     pub fn of_copy(bytes: &[u8]) -> Result<Catalog<MetadataMemory>, String> {
         let rows = copy::rows_of(bytes).ok_or("it is damaged, or no copy of a catalog")?;
-        let mut catalog = Catalog { metadata: Some(MetadataMemory::default()), ..Catalog::absent() };
+        let mut catalog =
+            Catalog { metadata: Some(MetadataMemory::default()), ..Catalog::absent() };
         catalog.read_rows(&rows)?;
         match catalog.is_unsealed {
             true => Err("its rows have no checksums".into()),
@@ -212,10 +224,12 @@ impl<M: Metadata> Catalog<M> {
         }
     }
 
-    /// All rows as bytes, with checksums: what servers keep a copy of, from which the metadata can be made again.
+    /// All rows as bytes, with checksums: what servers keep a copy of, from which the metadata can
+    /// be made again.
     pub fn copy(&self) -> Vec<u8> {
         let rows = self.rows();
-        let counters = self.counters(self.next_table, self.next_server, self.version, Total::of(&rows));
+        let counters =
+            self.counters(self.next_table, self.next_server, self.version, Total::of(&rows));
         copy::encode(rows.into_iter().map(seal).chain([counters]))
     }
 
@@ -226,8 +240,9 @@ impl<M: Metadata> Catalog<M> {
         tables.chain(servers).chain(self.moves.values().map(move_row)).collect()
     }
 
-    /// Writes all rows into metadata that have none, as those of a cluster that goes on: its ids and its version are far
-    /// above those in a copy, which may be older than what the coordinator last gave out.
+    /// Writes all rows into metadata that have none, as those of a cluster that goes on: its ids
+    /// and its version are far above those in a copy, which may be older than what the
+    /// coordinator last gave out.
     ///
     /// # Errors
     /// When there are rows already, or they cannot be written.
@@ -236,8 +251,10 @@ impl<M: Metadata> Catalog<M> {
         if !metadata.load().map_err(|error| error.to_string())?.is_empty() {
             return Err(format!("{place}: has rows already: nothing was changed"));
         }
-        let next_server = self.next_server.saturating_add(REBUILD_SERVERS).min(sprat_wire::MAX_SERVER_ID);
-        let (next_table, version) = (self.next_table + REBUILD_TABLES, self.version + REBUILD_VERSIONS);
+        let next_server =
+            self.next_server.saturating_add(REBUILD_SERVERS).min(sprat_wire::MAX_SERVER_ID);
+        let (next_table, version) =
+            (self.next_table + REBUILD_TABLES, self.version + REBUILD_VERSIONS);
         let rows = self.rows();
         let counters = self.counters(next_table, next_server, version, Total::of(&rows));
         let sealed: Vec<Change> = rows.into_iter().map(seal).collect();
@@ -261,7 +278,13 @@ impl<M: Metadata> Catalog<M> {
 
     /// The sealed row of counters beside other rows of this total.
     fn counters(&self, next_table: u32, next_server: u32, version: u64, total: Total) -> Change {
-        let counters = Counters { cluster: self.cluster, next_table, next_server, version, total: Some(total) };
+        let counters = Counters {
+            cluster: self.cluster,
+            next_table,
+            next_server,
+            version,
+            total: Some(total),
+        };
         seal((COUNTERS.to_owned(), Some(counters.encode())))
     }
 
@@ -351,19 +374,30 @@ impl<M: Metadata> Catalog<M> {
     }
 
     fn record(&self, name: &str, parts: &Parts) -> TableRecord {
-        let locator = |server| self.servers.get(&server).map(|known| known.locator.clone()).unwrap_or_default();
-        let tablet =
-            |part: &Part| TabletRecord { first: part.first, server: part.server, locator: locator(part.server) };
+        let locator = |server| {
+            self.servers.get(&server).map(|known| known.locator.clone()).unwrap_or_default()
+        };
+        let tablet = |part: &Part| TabletRecord {
+            first: part.first,
+            server: part.server,
+            locator: locator(part.server),
+        };
         let tablets = parts.parts.iter().map(tablet).collect();
         TableRecord { id: parts.id, name: name.to_owned(), seed: self.cluster, tablets }
     }
 
-    /// Makes a table, in so many tablets (zero: one for each candidate), each served by whom among `candidates` serves the fewest; or
-    /// finds it. Servers that keep their log themselves serve tables as a whole: where there are others, those are passed over.
+    /// Makes a table, in so many tablets (zero: one for each candidate), each served by whom among
+    /// `candidates` serves the fewest; or finds it. Servers that keep their log themselves
+    /// serve tables as a whole: where there are others, those are passed over.
     ///
     /// # Errors
     /// [`Refusal`].
-    pub fn create(&mut self, name: &str, tablets: usize, candidates: &[u32]) -> Result<TableRecord, Refusal> {
+    pub fn create(
+        &mut self,
+        name: &str,
+        tablets: usize,
+        candidates: &[u32],
+    ) -> Result<TableRecord, Refusal> {
         if let Some(table) = self.find(name) {
             return Ok(table);
         }
@@ -377,7 +411,11 @@ impl<M: Metadata> Catalog<M> {
         }
         let (candidates, count) = match (kept.is_empty(), tablets) {
             (true, 0..=1) => (candidates, 1),
-            (true, _) => return Err(Refusal::Limit("only tables of servers with -r can have several tablets")),
+            (true, _) => {
+                return Err(Refusal::Limit(
+                    "only tables of servers with -r can have several tablets",
+                ));
+            }
             (false, 0) => (&kept[..], kept.len().min(USUAL_TABLETS)),
             (false, count) => (&kept[..], count.min(MAX_TABLETS)),
         };
@@ -386,7 +424,8 @@ impl<M: Metadata> Catalog<M> {
         for owned in self.all() {
             counts.entry(owned.server).and_modify(|count| *count += 1);
         }
-        let mut serves: Vec<(usize, u32)> = counts.into_iter().map(|(id, count)| (count, id)).collect();
+        let mut serves: Vec<(usize, u32)> =
+            counts.into_iter().map(|(id, count)| (count, id)).collect();
         let mut parts = Vec::with_capacity(count);
         for range in Range::ALL.parts(count as u64) {
             let (tablets, server) = serves.iter_mut().min().ok_or(Refusal::NoServer)?;
@@ -415,18 +454,26 @@ impl<M: Metadata> Catalog<M> {
         let Some(parts) = self.tables.get(name) else { return Ok(None) };
         let servers = parts.parts.iter().map(|part| part.server).collect();
         let id = parts.id;
-        self.commit_ending(vec![(table_key(name), None)], (0, 0), |order| order.tablet.table == id)?;
+        self.commit_ending(vec![(table_key(name), None)], (0, 0), |order| {
+            order.tablet.table == id
+        })?;
         self.tables.remove(name);
         Ok(Some(servers))
     }
 
     /// A server says where it serves: with the id it had, or zero for a new one. Returns its id.
     ///
-    /// One whose log is kept by others has nothing left when it starts: it gets a new id, and who it was is dead.
+    /// One whose log is kept by others has nothing left when it starts: it gets a new id, and who
+    /// it was is dead.
     ///
     /// # Errors
     /// [`Refusal`].
-    pub fn enlist(&mut self, id: u32, (locator, rack): (&str, &str), copies: u8) -> Result<u32, Refusal> {
+    pub fn enlist(
+        &mut self,
+        id: u32,
+        (locator, rack): (&str, &str),
+        copies: u8,
+    ) -> Result<u32, Refusal> {
         if !fits_record(locator, rack) {
             return Err(Refusal::Limit("a locator and a rack of more than 254 bytes together"));
         }
@@ -445,7 +492,12 @@ impl<M: Metadata> Catalog<M> {
         changes.extend(gone.as_ref().map(|gone| server_row(id, gone)));
         // A server that this coordinator does not know keeps no claim to its old number.
         let new = if stays { id } else { self.next_server };
-        let known = Known { locator: locator.to_owned(), rack: rack.to_owned(), copies, ..Known::default() };
+        let known = Known {
+            locator: locator.to_owned(),
+            rack: rack.to_owned(),
+            copies,
+            ..Known::default()
+        };
         changes.push(server_row(new, &known));
         let is_its = |order: &MoveOrder| gone.is_some() && order.concerns(id);
         self.commit_ending(changes, (0, u32::from(!stays)), is_its)?;
@@ -454,7 +506,8 @@ impl<M: Metadata> Catalog<M> {
         Ok(new)
     }
 
-    /// A server is gone; one without tables is forgotten. What was to move from it or to it stays where it is.
+    /// A server is gone; one without tables is forgotten. What was to move from it or to it stays
+    /// where it is.
     ///
     /// # Errors
     /// [`Refusal`].
@@ -492,17 +545,26 @@ impl<M: Metadata> Catalog<M> {
         Ok(())
     }
 
-    /// Tablets of a server that is gone, or parts of such, are another's now, entries of whose log count for them from segment `since`
-    /// on. When those were its last it is forgotten. Many are written down in portions, each of which would do for itself: what is left
+    /// Tablets of a server that is gone, or parts of such, are another's now, entries of whose log
+    /// count for them from segment `since` on. When those were its last it is forgotten. Many
+    /// are written down in portions, each of which would do for itself: what is left
     /// of them when that is interrupted is still to be brought back.
     ///
     /// # Errors
     /// [`Refusal`].
-    pub fn take_over(&mut self, gone: u32, tablets: &[Tablet], by: u32, since: u64) -> Result<(), Refusal> {
+    pub fn take_over(
+        &mut self,
+        gone: u32,
+        tablets: &[Tablet],
+        by: u32,
+        since: u64,
+    ) -> Result<(), Refusal> {
         let taken = |parts: &Parts| {
             let ours = tablets.iter().filter(|tablet| tablet.table == parts.id);
             ours.fold(parts.clone(), |parts, tablet| {
-                let take = |part: Part| if part.server == gone { Part { server: by, since, ..part } } else { part };
+                let take = |part: Part| {
+                    if part.server == gone { Part { server: by, since, ..part } } else { part }
+                };
                 parts.with(tablet.range, take)
             })
         };
@@ -513,10 +575,11 @@ impl<M: Metadata> Catalog<M> {
             .filter(|(name, parts)| self.tables[name] != *parts)
             .collect();
         let is_left = |parts: &Parts| parts.parts.iter().any(|part| part.server == gone);
-        let left = |name: &String, parts: &Parts| match changed.iter().find(|(other, _)| other == name) {
-            Some((_, parts)) => is_left(parts),
-            None => is_left(parts),
-        };
+        let left =
+            |name: &String, parts: &Parts| match changed.iter().find(|(other, _)| other == name) {
+                Some((_, parts)) => is_left(parts),
+                None => is_left(parts),
+            };
         let last = !self.tables.iter().any(|(name, parts)| left(name, parts));
         // Room for the counters, and for the row of the server that is forgotten.
         let portion = self.metadata.as_ref().map_or(usize::MAX, M::most_changes) - 2;
@@ -524,7 +587,8 @@ impl<M: Metadata> Catalog<M> {
         loop {
             let (now, later) = rest.split_at(rest.len().min(portion));
             let forget = last && later.is_empty();
-            let mut changes: Vec<_> = now.iter().map(|(name, parts)| table_row(name, parts)).collect();
+            let mut changes: Vec<_> =
+                now.iter().map(|(name, parts)| table_row(name, parts)).collect();
             changes.extend(forget.then(|| (server_key(gone), None)));
             self.commit(changes, (0, 0))?;
             self.tables.extend(now.iter().cloned());
@@ -545,14 +609,20 @@ impl<M: Metadata> Catalog<M> {
         taken: (u32, u32),
         ends: impl Fn(&MoveOrder) -> bool,
     ) -> Result<(), Refusal> {
-        changes.extend(self.moves.values().filter(|order| ends(order)).map(|order| (move_key(order.id), None)));
+        changes.extend(
+            self.moves.values().filter(|order| ends(order)).map(|order| (move_key(order.id), None)),
+        );
         self.commit(changes, taken)?;
         self.moves.retain(|_, order| !ends(order));
         Ok(())
     }
 
     /// Changes rows and the counters with them; in memory only the counters.
-    pub(super) fn commit(&mut self, changes: Vec<Change>, taken: (u32, u32)) -> Result<(), Refusal> {
+    pub(super) fn commit(
+        &mut self,
+        changes: Vec<Change>,
+        taken: (u32, u32),
+    ) -> Result<(), Refusal> {
         let committed = self.commit_sealed(changes, taken);
         if let Err(Refusal::Lost(why)) = &committed {
             self.lost = Some(why.clone());
@@ -566,7 +636,8 @@ impl<M: Metadata> Catalog<M> {
         }
         let (next_table, next_server, version) =
             (self.next_table + taken.0, self.next_server + taken.1, self.version + 1);
-        let counters = self.counters(next_table, next_server, version, self.checksums.total_after(&changes));
+        let counters =
+            self.counters(next_table, next_server, version, self.checksums.total_after(&changes));
         let sealed: Vec<Change> = changes.iter().cloned().map(seal).chain([counters]).collect();
         self.metadata.as_mut().ok_or_else(Self::not_leading)?.apply(&sealed)?;
         self.checksums.change(&changes);

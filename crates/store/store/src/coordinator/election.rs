@@ -1,11 +1,13 @@
-//! Which of several coordinators leads, as one of them sees it: a state machine without clock, thread or network. Whoever owns
-//! those does what [`Election::next`] says, one thing at a time, and tells it what came of it.
+//! Which of several coordinators leads, as one of them sees it: a state machine without clock,
+//! thread or network. Whoever owns those does what [`Election::next`] says, one thing at a time,
+//! and tells it what came of it.
 //!
-//! A *register* (etcd) holds who leads. To lead is to have been the last to write it: the revision of that write is the
-//! leader's *term*. Who wants to lead writes it on condition that it was not written since he looked. A leader reads it
-//! every [`HEARTBEAT`]; that it was still his when he asked lets him grant leases until [`VALID`] after that, by his own clock.
-//! Those who do not lead ask the leader whether he is there every [`PING`], and take his place when he has been silent for
-//! [`SILENCE`].
+//! A *register* (etcd) holds who leads. To lead is to have been the last to write it: the revision
+//! of that write is the leader's *term*. Who wants to lead writes it on condition that it was not
+//! written since he looked. A leader reads it every [`HEARTBEAT`]; that it was still his when he
+//! asked lets him grant leases until [`VALID`] after that, by his own clock. Those who do not lead
+//! ask the leader whether he is there every [`PING`], and take his place when he has been silent
+//! for [`SILENCE`].
 
 use super::members::{DRIFT, LEASE};
 use sprat_net::Nanos;
@@ -15,8 +17,8 @@ use std::time::Duration;
 /// How often a leader looks whether he still is the one.
 pub const HEARTBEAT: Duration = Duration::from_millis(500);
 
-/// For how long he may act as if he were, from when he asked: long enough for etcd to choose a new leader of its own, or to be
-/// restarted.
+/// For how long he may act as if he were, from when he asked: long enough for etcd to choose a new
+/// leader of its own, or to be restarted.
 pub const VALID: Duration = Duration::from_secs(3);
 
 /// How often the others ask him whether he is there.
@@ -25,7 +27,8 @@ pub const PING: Duration = Duration::from_millis(25);
 /// After which silence one of them takes his place.
 pub const SILENCE: Duration = Duration::from_millis(100);
 
-/// How long one who has just become the leader may say that he does not lead yet: he reads the metadata.
+/// How long one who has just become the leader may say that he does not lead yet: he reads the
+/// metadata.
 pub const SETTLE: Duration = Duration::from_secs(2);
 
 /// A coordinator that was not there to listen for so long has not heard a silence.
@@ -34,15 +37,17 @@ const AWAY: Duration = Duration::from_millis(50);
 /// How long to wait after the register could not be read or written.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// Leaders may change this often within [`CALM`] before those who follow become more patient, each time twice as much.
+/// Leaders may change this often within [`CALM`] before those who follow become more patient, each
+/// time twice as much.
 const CHANGES: usize = 2;
 const CALM: Duration = Duration::from_secs(10);
 
 /// The most patient that they become: `SILENCE << MOST_PATIENCE`.
 const MOST_PATIENCE: usize = 5;
 
-/// Servers may not be declared dead before so long after a takeover, unless they are known to listen to no other leader: until
-/// then the one before may have granted leases, and until then these last.
+/// Servers may not be declared dead before so long after a takeover, unless they are known to
+/// listen to no other leader: until then the one before may have granted leases, and until then
+/// these last.
 pub const BURIAL_WAIT: Duration = VALID
     .checked_add(LEASE)
     .expect("short")
@@ -81,7 +86,8 @@ impl Holder {
 pub enum Duty {
     /// Read the register, and tell [`Election::read`].
     Read,
-    /// Write it, if it was not written since this term (zero: if it is empty), and tell [`Election::claimed`].
+    /// Write it, if it was not written since this term (zero: if it is empty), and tell
+    /// [`Election::claimed`].
     Claim {
         /// The term.
         over: u64,
@@ -132,7 +138,8 @@ pub struct Election {
 }
 
 impl Election {
-    /// A coordinator that others reach at `locator`, and that has drawn `life` so that it knows what it has written itself.
+    /// A coordinator that others reach at `locator`, and that has drawn `life` so that it knows
+    /// what it has written itself.
     #[must_use]
     pub fn new(life: u64, locator: String) -> Self {
         Self {
@@ -203,7 +210,11 @@ impl Election {
                     self.state = State::Claiming { over };
                     return Duty::Claim { over };
                 }
-                if *ping_at <= now { Duty::Ping { locator: holder.locator.clone() } } else { Duty::Rest(*ping_at) }
+                if *ping_at <= now {
+                    Duty::Ping { locator: holder.locator.clone() }
+                } else {
+                    Duty::Rest(*ping_at)
+                }
             }
         }
     }
@@ -227,7 +238,8 @@ impl Election {
         }
     }
 
-    /// The register was read, asked at `sent`; `None` if it could not be, or `Some(None)` if nobody ever led.
+    /// The register was read, asked at `sent`; `None` if it could not be, or `Some(None)` if nobody
+    /// ever led.
     pub fn read(&mut self, sent: Nanos, now: Nanos, found: Option<Option<Holder>>) {
         // A look at the register is no time away.
         self.stepped = now;
@@ -237,14 +249,18 @@ impl Election {
         };
         self.not_before = now;
         match (found, &mut self.state) {
-            (Some(holder), State::Leading { term, sent: confirmed }) if holder.term == *term => *confirmed = sent,
+            (Some(holder), State::Leading { term, sent: confirmed }) if holder.term == *term => {
+                *confirmed = sent
+            }
             (None, _) => self.state = State::Claiming { over: 0 },
-            // Written by this one, in a claim of unknown end or before it resigned, or by an earlier life of its: nobody else is there.
+            // Written by this one, in a claim of unknown end or before it resigned, or by an
+            // earlier life of its: nobody else is there.
             (Some(holder), _) if holder.life == self.life || holder.locator == self.locator => {
                 self.changed(now, holder.term);
                 self.state = State::Claiming { over: holder.term };
             }
-            (Some(holder), State::Following { holder: before, .. }) if before.term == holder.term => {}
+            (Some(holder), State::Following { holder: before, .. })
+                if before.term == holder.term => {}
             (Some(holder), _) => {
                 self.changed(now, holder.term);
                 self.state = State::Following { holder, since: now, heard: now, ping_at: now };
@@ -252,7 +268,8 @@ impl Election {
         }
     }
 
-    /// A claim has ended, made at `sent`: in this term; or, `Some(None)`, somebody was first; or, `None`, nobody knows how.
+    /// A claim has ended, made at `sent`: in this term; or, `Some(None)`, somebody was first; or,
+    /// `None`, nobody knows how.
     pub fn claimed(&mut self, sent: Nanos, now: Nanos, outcome: Option<Option<u64>>) {
         self.stepped = now;
         match outcome {
@@ -276,14 +293,16 @@ impl Election {
         match pong {
             Some(Pong { leads: true, term }) if term == holder.term => *heard = now,
             Some(Pong { leads: true, .. }) => self.state = State::Looking,
-            // It reads the metadata; or it has not heard from etcd for long, and another may have more luck.
+            // It reads the metadata; or it has not heard from etcd for long, and another may have
+            // more luck.
             Some(Pong { leads: false, .. }) if now.since(*since) < SETTLE => *heard = now,
             Some(Pong { leads: false, .. }) | None => {}
         }
     }
 
-    /// This coordinator does not lead in this term any more, of its own accord: it could not read the metadata, or does not
-    /// know what became of a change. It may lead again in another term, which fences what it had on its way.
+    /// This coordinator does not lead in this term any more, of its own accord: it could not read
+    /// the metadata, or does not know what became of a change. It may lead again in another
+    /// term, which fences what it had on its way.
     pub fn resigned(&mut self, now: Nanos, term: u64) {
         if self.term() == Some(term) {
             self.state = State::Looking;

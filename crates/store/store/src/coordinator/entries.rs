@@ -9,7 +9,8 @@ pub struct Owned {
     pub tablet: Tablet,
     /// Id of the server.
     pub server: u32,
-    /// Entries of the tablet count from this segment of that server's log on: what it had of it before is of the past.
+    /// Entries of the tablet count from this segment of that server's log on: what it had of it
+    /// before is of the past.
     pub since: u64,
 }
 
@@ -68,7 +69,8 @@ pub struct Known {
     pub locator: String,
     /// The rack that it is in; empty when nobody has said.
     pub rack: String,
-    /// Replicas that it keeps of its log on other servers; zero: its log is on its own disk, and nobody else can bring it back.
+    /// Replicas that it keeps of its log on other servers; zero: its log is on its own disk, and
+    /// nobody else can bring it back.
     pub copies: u8,
     /// Open heads of its log below this segment are void; zero when it never began a log.
     pub min_open: u64,

@@ -24,7 +24,10 @@ impl Loads {
     pub fn told(&mut self, server: u32, capacity: u64, loads: &[Load]) {
         let weigh = |load: &Load| {
             let tablet = Tablet { table: load.table.get(), range: load.range.range()? };
-            Some((tablet, (load.bytes.get(), load.requests.get().into(), load.second_half.get().into())))
+            Some((
+                tablet,
+                (load.bytes.get(), load.requests.get().into(), load.second_half.get().into()),
+            ))
         };
         self.0.insert(server, Told { capacity, tablets: loads.iter().filter_map(weigh).collect() });
     }
@@ -41,7 +44,8 @@ impl Loads {
 }
 
 impl<M: Metadata> Catalog<M> {
-    /// What servers that live bear, as far as they have told: of what a tablet is to them since they told nothing is known.
+    /// What servers that live bear, as far as they have told: of what a tablet is to them since
+    /// they told nothing is known.
     pub(super) fn burdens(&self, servers: &[u32], loads: &Loads) -> Vec<Burden> {
         let burden = |&server: &u32| {
             let told = loads.0.get(&server);
@@ -50,10 +54,12 @@ impl<M: Metadata> Catalog<M> {
                     told.and_then(|told| told.tablets.get(&tablet)).copied().unwrap_or_default();
                 let parts = self.tablets_in(tablet.table);
                 // A table that was to be whole stays so.
-                let divides = (2..MAX_TABLETS / 2).contains(&parts) && self.tablets() < MAX_ALL_TABLETS / 2;
+                let divides =
+                    (2..MAX_TABLETS / 2).contains(&parts) && self.tablets() < MAX_ALL_TABLETS / 2;
                 Weighed { tablet, bytes, requests, second_half, divides }
             };
-            let tablets = self.tablets_of(server).into_iter().map(|owned| weigh(owned.tablet)).collect();
+            let tablets =
+                self.tablets_of(server).into_iter().map(|owned| weigh(owned.tablet)).collect();
             let (gives, takes) = self.may_move(server);
             Burden { server, capacity: told.map_or(0, |told| told.capacity), gives, takes, tablets }
         };

@@ -14,8 +14,8 @@ pub(crate) const REMEDY: &str =
 /// A change of a row: its key, and what is put there, or `None` to remove it.
 pub(super) type Change = (String, Option<Vec<u8>>);
 
-/// A small, ordered, durable map from text to bytes, changed atomically. One machine keeps it in a file; several
-/// coordinators keep it in etcd.
+/// A small, ordered, durable map from text to bytes, changed atomically. One machine keeps it in a
+/// file; several coordinators keep it in etcd.
 pub trait Metadata {
     /// Everything there is, by key.
     ///
@@ -65,7 +65,8 @@ pub enum MetadataError {
         /// Where they are.
         place: String,
     },
-    /// Whether anything was changed, or will yet be, is not known: what was read before says nothing any more.
+    /// Whether anything was changed, or will yet be, is not known: what was read before says
+    /// nothing any more.
     #[error("coordinator metadata {place}: {cause}")]
     Unknown {
         /// Where they are.
@@ -91,15 +92,21 @@ pub struct MetadataFile {
 const TABLE: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("metadata");
 
 impl MetadataFile {
-    /// Opens the file, or makes it. All of a file that is there is checked first: it is small, and is built upon.
+    /// Opens the file, or makes it. All of a file that is there is checked first: it is small, and
+    /// is built upon.
     ///
     /// # Errors
-    /// [`MetadataError`], among others when another process has it open, and when it is empty or damaged.
+    /// [`MetadataError`], among others when another process has it open, and when it is empty or
+    /// damaged.
     pub fn open(path: &Path) -> Result<Self, MetadataError> {
-        let fail = |cause: &dyn std::fmt::Display| MetadataError::new(path.display().to_string(), cause.to_string());
+        let fail = |cause: &dyn std::fmt::Display| {
+            MetadataError::new(path.display().to_string(), cause.to_string())
+        };
         let found = fs::metadata(path).ok();
         if found.as_ref().is_some_and(|file| file.len() == 0) {
-            return Err(fail(&format!("the file is empty: {REMEDY}; or remove it to begin a new cluster")));
+            return Err(fail(&format!(
+                "the file is empty: {REMEDY}; or remove it to begin a new cluster"
+            )));
         }
         let open = || match found {
             Some(_) => {
@@ -111,14 +118,16 @@ impl MetadataFile {
         };
         // The library trusts what it reads: a damaged page can make it panic.
         let opened = std::panic::catch_unwind(open).unwrap_or_else(|_| {
-            Err(redb::DatabaseError::Storage(redb::StorageError::Corrupted("it makes no sense".into())))
+            Err(redb::DatabaseError::Storage(redb::StorageError::Corrupted(
+                "it makes no sense".into(),
+            )))
         });
         match opened {
             Ok((database, true)) => Ok(Self { path: path.to_owned(), database }),
             Ok((_, false)) => Err(fail(&format!("the file is damaged: {REMEDY}"))),
-            Err(redb::DatabaseError::DatabaseAlreadyOpen) => {
-                Err(fail(&"another sprat is running with this data directory; stop it, or give another --data"))
-            }
+            Err(redb::DatabaseError::DatabaseAlreadyOpen) => Err(fail(
+                &"another sprat is running with this data directory; stop it, or give another --data",
+            )),
             Err(cause) => Err(fail(&format!("{cause}: {REMEDY}"))),
         }
     }
@@ -128,14 +137,17 @@ impl MetadataFile {
     }
 }
 
-/// Makes the file under another name and renames it when all of it is on the disk. A process that was
-/// killed while it made the file would otherwise find it at its next start and refuse it as damaged.
+/// Makes the file under another name and renames it when all of it is on the disk. A process that
+/// was killed while it made the file would otherwise find it at its next start and refuse it as
+/// damaged.
 fn create_whole(path: &Path) -> Result<Database, redb::DatabaseError> {
     let mut new = path.as_os_str().to_owned();
     new.push(".new");
     let new = PathBuf::from(new);
     match fs::remove_file(&new) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(redb::StorageError::Io(error).into()),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(redb::StorageError::Io(error).into());
+        }
         _ => {}
     }
     let database = Database::create(&new)?;

@@ -1,11 +1,12 @@
 //! The coordinator: names tables, says who serves them, keeps track of servers.
 //!
-//! Servers pull: each asks for the assignments that are newer than those it serves, and the coordinator answers
-//! when there are any, or after [`POLL`]. That question is also the sign of life. A client that makes or drops a
-//! table is answered once the server concerned has asked with a version that includes the change.
+//! Servers pull: each asks for the assignments that are newer than those it serves, and the
+//! coordinator answers when there are any, or after [`POLL`]. That question is also the sign of
+//! life. A client that makes or drops a table is answered once the server concerned has asked with
+//! a version that includes the change.
 //!
-//! There may be several, with their metadata in etcd. One leads; the others stand by, and take its place within a lease
-//! when it is silent: [`election`] says who, [`Office`] tells the service.
+//! There may be several, with their metadata in etcd. One leads; the others stand by, and take its
+//! place within a lease when it is silent: [`election`] says who, [`Office`] tells the service.
 
 pub mod balance;
 mod catalog;

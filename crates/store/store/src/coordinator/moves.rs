@@ -27,13 +27,15 @@ impl<M: Metadata> Catalog<M> {
         self.moves.get(&id).copied()
     }
 
-    /// A tablet, or a part of one, is to move to server `to`. Returns the move's number; that of the one under way if it is just that.
+    /// A tablet, or a part of one, is to move to server `to`. Returns the move's number; that of
+    /// the one under way if it is just that.
     ///
     /// # Errors
     /// [`Refusal`].
     pub fn begin_move(&mut self, tablet: Tablet, to: u32) -> Result<u64, Refusal> {
         let owner = self.all().find(|owned| {
-            owned.tablet.table == tablet.table && owned.tablet.range.overlap(tablet.range) == Some(tablet.range)
+            owned.tablet.table == tablet.table
+                && owned.tablet.range.overlap(tablet.range) == Some(tablet.range)
         });
         let owner = owner.ok_or(Refusal::Limit("no server has all of that tablet"))?;
         let from = owner.server;
@@ -49,13 +51,17 @@ impl<M: Metadata> Catalog<M> {
         if let Some(order) = self.moves().find(same) {
             return Ok(order.id);
         }
-        if self.moves().any(|order| order.from == from || order.to == to) || self.moves.len() >= MAX_MOVES {
+        if self.moves().any(|order| order.from == from || order.to == to)
+            || self.moves.len() >= MAX_MOVES
+        {
             return Err(Refusal::Limit(
                 "another tablet moves from or to one of these servers now: ask again when it has",
             ));
         }
         let parts = 2; // at most: what is in front of it, and what is behind it
-        if self.tablets() + parts > MAX_ALL_TABLETS || self.tablets_in(tablet.table) + parts > MAX_TABLETS {
+        if self.tablets() + parts > MAX_ALL_TABLETS
+            || self.tablets_in(tablet.table) + parts > MAX_TABLETS
+        {
             return Err(Refusal::Limit("there would be more tablets than there may be"));
         }
         let order = MoveOrder { id: IS_MOVE | (self.version() + 1), tablet, from, to };
@@ -64,7 +70,8 @@ impl<M: Metadata> Catalog<M> {
         Ok(order.id)
     }
 
-    /// A tablet has moved: it is with its new server, entries of whose log count for it from segment `since` on.
+    /// A tablet has moved: it is with its new server, entries of whose log count for it from
+    /// segment `since` on.
     ///
     /// # Errors
     /// [`Refusal`].
@@ -119,15 +126,20 @@ impl<M: Metadata> Catalog<M> {
         Ok(())
     }
 
-    /// What to move next off a server that is drained, and to whom among `candidates`, servers that live: to who serves fewest tablets.
+    /// What to move next off a server that is drained, and to whom among `candidates`, servers that
+    /// live: to who serves fewest tablets.
     pub fn next_drained(&self, candidates: &[u32]) -> Option<(Tablet, u32)> {
         let to = self.least(candidates)?;
         let drained = self.givers(candidates, to).filter(|&id| self.drains(id));
-        drained.filter_map(|id| self.tablets_of(id).first().map(|owned| owned.tablet)).next().map(|tablet| (tablet, to))
+        drained
+            .filter_map(|id| self.tablets_of(id).first().map(|owned| owned.tablet))
+            .next()
+            .map(|tablet| (tablet, to))
     }
 
-    /// What to move next so that all of `candidates`, servers that live, share memory, requests and tablets, and to whom: see
-    /// [`balance`](super::balance). At each time one from a server, and one to it.
+    /// What to move next so that all of `candidates`, servers that live, share memory, requests and
+    /// tablets, and to whom: see [`balance`](super::balance). At each time one from a server,
+    /// and one to it.
     pub fn next_balanced(&self, candidates: &[u32], loads: &Loads) -> Option<(Tablet, u32, Sake)> {
         if self.moves.len() >= MAX_MOVES {
             return None;
@@ -135,10 +147,14 @@ impl<M: Metadata> Catalog<M> {
         balance::next(&self.burdens(candidates, loads))
     }
 
-    /// Whether something may move from a server for the sake of others, and whether something may move to it.
+    /// Whether something may move from a server for the sake of others, and whether something may
+    /// move to it.
     pub(super) fn may_move(&self, id: u32) -> (bool, bool) {
         let may = self.is_kept(id) && !self.drains(id);
-        (may && self.moves().all(|order| order.from != id), may && self.moves().all(|order| order.to != id))
+        (
+            may && self.moves().all(|order| order.from != id),
+            may && self.moves().all(|order| order.to != id),
+        )
     }
 
     pub(super) fn drains(&self, id: u32) -> bool {
@@ -153,12 +169,15 @@ impl<M: Metadata> Catalog<M> {
     fn least(&self, candidates: &[u32]) -> Option<u32> {
         let may = |&id: &u32| self.may_move(id).1;
         let free = candidates.iter().copied().filter(may);
-        free.min_by_key(|&id| (self.tablets_of(id).len(), id)).filter(|_| self.moves.len() < MAX_MOVES)
+        free.min_by_key(|&id| (self.tablets_of(id).len(), id))
+            .filter(|_| self.moves.len() < MAX_MOVES)
     }
 
     /// Those that may give a tablet to `to`.
     fn givers<'a>(&'a self, candidates: &'a [u32], to: u32) -> impl Iterator<Item = u32> + 'a {
-        let may = move |&id: &u32| id != to && self.is_kept(id) && self.moves().all(|order| order.from != id);
+        let may = move |&id: &u32| {
+            id != to && self.is_kept(id) && self.moves().all(|order| order.from != id)
+        };
         candidates.iter().copied().filter(may)
     }
 }

@@ -1,5 +1,6 @@
-//! What passes between the coordinator on its node and whoever drives its [election](super::election): the one is told when
-//! it leads, with the catalog as it then is, and until when; the other when the first has to begin anew.
+//! What passes between the coordinator on its node and whoever drives its
+//! [election](super::election): the one is told when it leads, with the catalog as it then is, and
+//! until when; the other when the first has to begin anew.
 
 use super::catalog::Catalog;
 use super::election::Election;
@@ -95,7 +96,8 @@ impl<M> Office<M> {
         self.told.fetch_add(1, Ordering::Release);
     }
 
-    /// It does not lead, or no more; ring its node's bell afterwards. `leader`: the term and locator of who does, if known.
+    /// It does not lead, or no more; ring its node's bell afterwards. `leader`: the term and
+    /// locator of who does, if known.
     pub fn depose(&self, leader: Option<(u64, String)>) {
         let leader = leader.unwrap_or_default();
         self.change(|inner| inner.news = News { reign: None, leader: Some(leader) });
@@ -120,7 +122,11 @@ impl<M> Office<M> {
             return None;
         }
         *heard = told;
-        Some(self.change(|inner| std::mem::replace(&mut inner.news, News { reign: None, leader: None })))
+        Some(
+            self.change(|inner| {
+                std::mem::replace(&mut inner.news, News { reign: None, leader: None })
+            }),
+        )
     }
 }
 
@@ -147,8 +153,9 @@ impl<M: Metadata> Envoy<M> {
         }
     }
 
-    /// Tells the coordinator what the election has come to by `now`, with the catalog that `open` reads if it begins to lead. Returns
-    /// whether there was anything new: then ring its node's bell.
+    /// Tells the coordinator what the election has come to by `now`, with the catalog that `open`
+    /// reads if it begins to lead. Returns whether there was anything new: then ring its node's
+    /// bell.
     pub fn tell(
         &mut self,
         now: Nanos,

@@ -1,8 +1,9 @@
 //! The rows of the catalog in its metadata.
 //!
-//! Each row ends in a CRC32C of its key and bytes, and the row of counters holds how many other rows there are and
-//! the sum of their checksums. So a damaged row is named, and a row that is missing, or is older than the
-//! counters, is noticed. Metadata from before rows had checksums are read too, and sealed by their next change.
+//! Each row ends in a CRC32C of its key and bytes, and the row of counters holds how many other
+//! rows there are and the sum of their checksums. So a damaged row is named, and a row that is
+//! missing, or is older than the counters, is noticed. Metadata from before rows had checksums are
+//! read too, and sealed by their next change.
 
 use super::entries::{Known, Part, Parts};
 use super::metadata::Change;
@@ -21,7 +22,8 @@ pub(super) struct Counters {
     pub(super) next_table: u32,
     pub(super) next_server: u32,
     pub(super) version: u64,
-    /// Of the other rows, by which all of them are known to be there; `None` in metadata from before that.
+    /// Of the other rows, by which all of them are known to be there; `None` in metadata from
+    /// before that.
     pub(super) total: Option<Total>,
 }
 
@@ -134,7 +136,8 @@ fn parse_counters(value: &[u8]) -> Option<Counters> {
         }
     }
     if !records.is_done() {
-        counters.total = Some(Total { rows: records.named("rows")?, checksums: records.named("checksums")? });
+        counters.total =
+            Some(Total { rows: records.named("rows")?, checksums: records.named("checksums")? });
     }
     records.is_done().then_some(counters)
 }
@@ -175,8 +178,9 @@ pub(super) fn table_key(name: &str) -> String {
     format!("table/{name}")
 }
 
-/// A table's row: its id, zero, its name, nothing, and its tablets. A table that was never in parts has its server's id in place of
-/// the zero and no tablets, but perhaps a counter `since`: so were all before there were tablets.
+/// A table's row: its id, zero, its name, nothing, and its tablets. A table that was never in parts
+/// has its server's id in place of the zero and no tablets, but perhaps a counter `since`: so were
+/// all before there were tablets.
 pub(super) fn table_row(name: &str, table: &Parts) -> Change {
     let mut row = Vec::new();
     row.extend_from_slice(&table.id.to_le_bytes());
@@ -194,15 +198,18 @@ pub(super) fn table_row(name: &str, table: &Parts) -> Change {
 
 pub(super) fn read_table(value: &[u8]) -> Option<(String, Parts)> {
     let records = &mut Records::new(value);
-    let (id, server, name, _) = (records.u32()?, records.u32()?, records.text()?.to_owned(), records.text()?);
+    let (id, server, name, _) =
+        (records.u32()?, records.u32()?, records.text()?.to_owned(), records.text()?);
     if server != 0 {
         let since = if records.is_done() { 0 } else { records.named("since")? };
         let parts = vec![Part { first: 0, server, since }];
         return records.is_done().then_some((name, Parts { id, parts }));
     }
-    let count = records.named("tablets").filter(|&count| (1..=MAX_TABLETS as u64).contains(&count))?;
-    let part =
-        |records: &mut Records<'_>| Some(Part { first: records.u64()?, server: records.u32()?, since: records.u64()? });
+    let count =
+        records.named("tablets").filter(|&count| (1..=MAX_TABLETS as u64).contains(&count))?;
+    let part = |records: &mut Records<'_>| {
+        Some(Part { first: records.u64()?, server: records.u32()?, since: records.u64()? })
+    };
     let parts = (0..count).map(|_| part(records)).collect::<Option<Vec<_>>>()?;
     let ascend = parts[0].first == 0 && parts.is_sorted_by(|one, next| one.first < next.first);
     (ascend && records.is_done()).then_some((name, Parts { id, parts }))
@@ -229,7 +236,8 @@ pub(super) fn read_move(value: &[u8]) -> Option<MoveOrder> {
     let id = records.named("id")?;
     let table = records.named("table")?.try_into().ok()?;
     let range = Range { first: records.named("first")?, last: records.named("last")? };
-    let (from, to) = (records.named("from")?.try_into().ok()?, records.named("to")?.try_into().ok()?);
+    let (from, to) =
+        (records.named("from")?.try_into().ok()?, records.named("to")?.try_into().ok()?);
     let order = MoveOrder { id, tablet: Tablet { table, range }, from, to };
     (records.is_done() && range.first <= range.last).then_some(order)
 }

@@ -14,18 +14,24 @@ use sprat_net::Nanos;
 use sprat_rpc::{CallFailure, CallId, Handler, Outcome, Repeat, RequestId, Response, Who};
 use sprat_wire::certificate::{Certificate, Role};
 use sprat_wire::op::{
-    BroughtBack, Request, Seen, ServerRecord, Status, TableRecord, push_counter, push_server, push_table,
+    BroughtBack, Request, Seen, ServerRecord, Status, TableRecord, push_counter, push_server,
+    push_table,
 };
 use sprat_wire::tablet::{Range, Tablet};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// How long a server's question for newer assignments stays unanswered when there are none: shorter than whoever asks takes it for lost.
+/// How long a server's question for newer assignments stays unanswered when there are none: shorter
+/// than whoever asks takes it for lost.
 pub const POLL: Duration = Duration::from_millis(250);
 
-const _: () = assert!(POLL.as_millis() < sprat_client::ATTEMPT.as_millis(), "else no question is ever answered");
+const _: () = assert!(
+    POLL.as_millis() < sprat_client::ATTEMPT.as_millis(),
+    "else no question is ever answered"
+);
 
-/// The same of one that brings tablets back, or that some move from or to: meanwhile it cannot say that it is done.
+/// The same of one that brings tablets back, or that some move from or to: meanwhile it cannot say
+/// that it is done.
 const HASTE: Duration = Duration::from_millis(5);
 
 /// How long a client waits for a server to take or leave a table before it is answered anyway.
@@ -93,9 +99,10 @@ pub struct Coordinator<M> {
     led: bool,
     /// When servers that these metadata do not fit are reported again.
     warn_foreign_from: Nanos,
-    /// Why these metadata are an older copy, once a server of the cluster has shown it. Never unset: the coordinator
-    /// would declare the servers dead that it refuses, each of these changes raises its version, and once the version is
-    /// theirs no server would notice any more.
+    /// Why these metadata are an older copy, once a server of the cluster has shown it. Never
+    /// unset: the coordinator would declare the servers dead that it refuses, each of these
+    /// changes raises its version, and once the version is theirs no server would notice any
+    /// more.
     behind: Option<String>,
 }
 
@@ -119,10 +126,18 @@ impl<M: Metadata> Coordinator<M> {
         }
     }
 
-    /// One of several, which others reach at `locator`. It leads when it is told to through its office; until then, and when it
-    /// may not any more, it answers [`Status::NotLeading`] and no more than that.
+    /// One of several, which others reach at `locator`. It leads when it is told to through its
+    /// office; until then, and when it may not any more, it answers [`Status::NotLeading`] and
+    /// no more than that.
     pub fn standby(office: Office<M>, locator: String) -> Self {
-        let post = Post { office, heard: 0, locator, term: 0, valid: Valid::default(), leader: (0, String::new()) };
+        let post = Post {
+            office,
+            heard: 0,
+            locator,
+            term: 0,
+            valid: Valid::default(),
+            leader: (0, String::new()),
+        };
         Self { post: Some(post), ..Self::new(Catalog::absent()) }
     }
 
@@ -141,15 +156,23 @@ impl<M: Metadata> Coordinator<M> {
         &self.catalog
     }
 
-    /// Why tables of servers that are gone cannot be brought back for now: the server, and what the last attempt came to.
+    /// Why tables of servers that are gone cannot be brought back for now: the server, and what the
+    /// last attempt came to.
     pub fn failures(&self) -> impl Iterator<Item = (u32, &str)> {
         self.members.failures()
     }
 
     /// Answers with a list; asked again, it is made again.
-    fn list(&mut self, status: Status, number: u64, fill: impl FnOnce(&mut Vec<u8>)) -> Outcome<u32> {
+    fn list(
+        &mut self,
+        status: Status,
+        number: u64,
+        fill: impl FnOnce(&mut Vec<u8>),
+    ) -> Outcome<u32> {
         match self.bodies.make(self.session, fill) {
-            Some(body) => Outcome::Reply(answer(status, false, 0, number, Repeat::Retain).with_body(body)),
+            Some(body) => {
+                Outcome::Reply(answer(status, false, 0, number, Repeat::Retain).with_body(body))
+            }
             None => Outcome::Retry(BUSY_MICROS),
         }
     }
@@ -210,7 +233,13 @@ impl<M: Metadata> Coordinator<M> {
         Outcome::Pending
     }
 
-    fn enlist(&mut self, now: Nanos, server: u32, (cluster, copies): (u64, u8), place: (&str, &str)) -> Outcome<u32> {
+    fn enlist(
+        &mut self,
+        now: Nanos,
+        server: u32,
+        (cluster, copies): (u64, u8),
+        place: (&str, &str),
+    ) -> Outcome<u32> {
         let ours = self.catalog.cluster();
         // One whose log others keep may have been forgotten: nothing of what it was is left to it.
         let known = copies > 0 || self.catalog.server(server).is_some();
@@ -234,8 +263,9 @@ impl<M: Metadata> Coordinator<M> {
         }
     }
 
-    /// Refuses a server whose cluster is another one, or is further than these metadata are: they began empty, or were
-    /// put back from an older copy. What they would say of tables is not what the server's objects are of.
+    /// Refuses a server whose cluster is another one, or is further than these metadata are: they
+    /// began empty, or were put back from an older copy. What they would say of tables is not
+    /// what the server's objects are of.
     fn refuse_foreign(&mut self, now: Nanos, server: u32, seen: &Seen) -> Option<Outcome<u32>> {
         let (ours, version) = (self.catalog.cluster(), self.catalog.version());
         let (cluster, known) = (seen.cluster.get(), seen.version.get());
@@ -252,28 +282,34 @@ impl<M: Metadata> Coordinator<M> {
         } else {
             return None;
         };
-        let reason = format!("the coordinator's metadata ({}) {reason}: {REMEDY}", self.catalog.place());
+        let reason =
+            format!("the coordinator's metadata ({}) {reason}: {REMEDY}", self.catalog.place());
         if now >= self.warn_foreign_from {
             tracing::error!("{reason}");
             self.warn_foreign_from = now + FOREIGN_PAUSE;
         }
-        // One of several that was deposed and does not know it yet is behind for a moment; servers turn to another.
+        // One of several that was deposed and does not know it yet is behind for a moment; servers
+        // turn to another.
         let is_alone = self.post.is_none();
         if is_alone && cluster == ours {
             self.behind = Some(reason.clone());
         }
-        (is_alone || cluster != ours).then(|| answer_text(&mut self.bodies, Status::WrongCluster, &reason))
+        (is_alone || cluster != ours)
+            .then(|| answer_text(&mut self.bodies, Status::WrongCluster, &reason))
     }
 
-    /// Refuses every request while these metadata are known to be an older copy. Reports of servers are answered
-    /// `NotLeading`, after which a server sends them again; a refusal would end it.
+    /// Refuses every request while these metadata are known to be an older copy. Reports of servers
+    /// are answered `NotLeading`, after which a server sends them again; a refusal would end
+    /// it.
     fn refuse_behind(&mut self, request: &Request<'_>) -> Option<Outcome<u32>> {
         let reason = self.behind.as_ref()?;
         let status = match request {
             Request::Void { .. } | Request::Recovered { .. } | Request::Loads { .. } => {
                 return Some(self.not_leading());
             }
-            Request::Enlist { .. } | Request::Assignments { .. } | Request::CopyCatalog { .. } => Status::WrongCluster,
+            Request::Enlist { .. } | Request::Assignments { .. } | Request::CopyCatalog { .. } => {
+                Status::WrongCluster
+            }
             _ => Status::Refused,
         };
         Some(answer_text(&mut self.bodies, status, reason))
@@ -294,15 +330,17 @@ impl<M: Metadata> Coordinator<M> {
             return Outcome::Retry(BUSY_MICROS);
         }
         let leased = self.catalog.server(server).is_some_and(|known| known.copies > 0);
-        // One question a server: a newer one shows that the answer to the older is not awaited. It is given one all the same: without, the
-        // place that it has in its session would be lost to the server for ever.
+        // One question a server: a newer one shows that the answer to the older is not awaited. It
+        // is given one all the same: without, the place that it has in its session would be
+        // lost to the server for ever.
         if let Some(at) = self.questions.iter().position(|question| question.server == server) {
             let Question { id, known, .. } = self.questions.swap_remove(at);
             self.session = id.session();
             let outcome = self.assignments(now, server, known);
             self.ready.push_back((id, outcome));
         }
-        // Who brings something back, or gives something away, has something to tell as soon as it may.
+        // Who brings something back, or gives something away, has something to tell as soon as it
+        // may.
         let patience = match (leased, self.members.is_busy(server, &self.catalog)) {
             (true, true) => HASTE,
             (true, false) => RENEWAL,
@@ -334,7 +372,13 @@ impl<M: Metadata> Coordinator<M> {
         }
     }
 
-    fn recovered(&mut self, now: Nanos, server: u32, what: &BroughtBack, failure: &str) -> Outcome<u32> {
+    fn recovered(
+        &mut self,
+        now: Nanos,
+        server: u32,
+        what: &BroughtBack,
+        failure: &str,
+    ) -> Outcome<u32> {
         let what = (server, what.order.get(), what.since.get());
         match self.members.recovered(now, what, failure, &mut self.catalog) {
             Ok(()) => Outcome::Reply(answer(Status::Ok, false, 0, 0, Repeat::Retain)),
@@ -354,7 +398,9 @@ impl<M: Metadata> Coordinator<M> {
     /// A change of the catalog alone.
     fn noted(&mut self, change: Result<(), Refusal>) -> Outcome<u32> {
         match change {
-            Ok(()) => Outcome::Reply(answer(Status::Ok, false, 0, self.catalog.version(), Repeat::Retain)),
+            Ok(()) => {
+                Outcome::Reply(answer(Status::Ok, false, 0, self.catalog.version(), Repeat::Retain))
+            }
             Err(refusal) => self.refuse(&refusal),
         }
     }
@@ -382,7 +428,8 @@ impl<M: Metadata> Coordinator<M> {
 
     /// It does not lead; who does, if that is known.
     fn not_leading(&mut self) -> Outcome<u32> {
-        let (term, locator) = self.post.as_ref().map(|post| post.leader.clone()).unwrap_or_default();
+        let (term, locator) =
+            self.post.as_ref().map(|post| post.leader.clone()).unwrap_or_default();
         self.list(Status::NotLeading, term, |out| out.extend_from_slice(locator.as_bytes()))
     }
 
@@ -397,7 +444,9 @@ impl<M: Metadata> Coordinator<M> {
     /// Takes in whether it leads.
     fn hear(&mut self, now: Nanos) {
         let Some(post) = &mut self.post else { return };
-        let Some(news) = post.office.news(&mut post.heard).filter(|news| !news.is_empty()) else { return };
+        let Some(news) = post.office.news(&mut post.heard).filter(|news| !news.is_empty()) else {
+            return;
+        };
         if let Some(leader) = news.leader {
             post.leader = leader;
         }
@@ -408,12 +457,14 @@ impl<M: Metadata> Coordinator<M> {
         if let Some(reign) = news.reign {
             (post.term, post.valid, post.leader) = (reign.term, reign.valid, (0, String::new()));
             self.catalog = reign.catalog;
-            self.members = Members::of_reign(now, self.catalog.version(), reign.taken + BURIAL_WAIT);
+            self.members =
+                Members::of_reign(now, self.catalog.version(), reign.taken + BURIAL_WAIT);
             tracing::info!("leads the cluster, in term {}", reign.term);
         }
     }
 
-    /// Leads no more: because somebody else does, or because it does not know what became of a change.
+    /// Leads no more: because somebody else does, or because it does not know what became of a
+    /// change.
     fn step_down(&mut self) {
         let post = self.post.as_mut().expect("one that is alone loses nothing");
         post.valid = Valid::default();
@@ -498,11 +549,14 @@ impl<M: Metadata> Coordinator<M> {
             Request::LocateTable { table } => {
                 // One that may not be seen is not there.
                 let known = self.catalog.tables().find(|record| record.id == table);
-                let known = known.filter(|known| self.guests.rights_by_name(id.who(), &known.name).is_some());
+                let known = known
+                    .filter(|known| self.guests.rights_by_name(id.who(), &known.name).is_some());
                 self.found(known)
             }
             Request::ListTables => {
-                let seen = |table: &TableRecord| self.guests.rights_by_name(id.who(), &table.name).is_some();
+                let seen = |table: &TableRecord| {
+                    self.guests.rights_by_name(id.who(), &table.name).is_some()
+                };
                 let tables: Vec<_> = self.catalog.tables().filter(seen).collect();
                 self.list(Status::Ok, self.catalog.version(), |out| {
                     tables.iter().for_each(|table| push_table(out, table))
@@ -511,7 +565,9 @@ impl<M: Metadata> Coordinator<M> {
             Request::ListServers => {
                 let silent = |id| {
                     let silence = self.members.silence(now, id);
-                    silence.map_or(u32::MAX, |silence| u32::try_from(silence.as_millis()).unwrap_or(u32::MAX))
+                    silence.map_or(u32::MAX, |silence| {
+                        u32::try_from(silence.as_millis()).unwrap_or(u32::MAX)
+                    })
                 };
                 let record = |(id, known): (u32, &super::Known)| ServerRecord {
                     id,
@@ -520,15 +576,19 @@ impl<M: Metadata> Coordinator<M> {
                     rack: known.rack.clone(),
                 };
                 let servers: Vec<_> = self.catalog.servers().map(record).collect();
-                self.list(Status::Ok, 0, |out| servers.iter().for_each(|server| push_server(out, server)))
+                self.list(Status::Ok, 0, |out| {
+                    servers.iter().for_each(|server| push_server(out, server))
+                })
             }
             Request::Enlist { server, cluster, copies, locator, rack } => {
                 self.enlist(now, server, (cluster, copies), (locator, rack))
             }
-            Request::Assignments { server, known, seen } => match self.refuse_foreign(now, server, seen) {
-                Some(refused) => refused,
-                None => self.question(now, id, server, known),
-            },
+            Request::Assignments { server, known, seen } => {
+                match self.refuse_foreign(now, server, seen) {
+                    Some(refused) => refused,
+                    None => self.question(now, id, server, known),
+                }
+            }
             Request::CopyCatalog { server, seen } => match self.refuse_foreign(now, server, seen) {
                 Some(refused) => refused,
                 None => self.copy_catalog(),
@@ -538,13 +598,16 @@ impl<M: Metadata> Coordinator<M> {
             }
             Request::Drain { server, drain } => self.drain(server, drain),
             Request::Void { server, segment } => self.void(server, segment),
-            Request::Recovered { server, what, failure } => self.recovered(now, server, what, failure),
+            Request::Recovered { server, what, failure } => {
+                self.recovered(now, server, what, failure)
+            }
             Request::Loads { server, capacity, loads } => {
                 self.members.told(server, capacity, loads);
                 Outcome::Reply(answer(Status::Ok, false, 0, 0, Repeat::Reexecute))
             }
             Request::ServerStats => {
-                let (tables, servers) = (self.catalog.count() as u64, self.catalog.servers().count() as u64);
+                let (tables, servers) =
+                    (self.catalog.count() as u64, self.catalog.servers().count() as u64);
                 let tablets = self.catalog.tablets() as u64;
                 let requests = self.requests;
                 let lost = self.members.failures().count() as u64;
@@ -586,7 +649,9 @@ impl<M: Metadata> Handler for Coordinator<M> {
         self.session = id.session();
         match Request::parse(payload) {
             Ok(request) => self.dispatch(now, id, request),
-            Err(malformed) => answer_text(&mut self.bodies, Status::Malformed, &malformed.to_string()),
+            Err(malformed) => {
+                answer_text(&mut self.bodies, Status::Malformed, &malformed.to_string())
+            }
         }
     }
 
@@ -635,11 +700,13 @@ impl<M: Metadata> Service for Coordinator<M> {
             return None; // until its office has news
         }
         let version = self.catalog.version();
-        let due = |question: &Question| if question.known == version { question.until } else { Nanos(0) };
+        let due =
+            |question: &Question| if question.known == version { question.until } else { Nanos(0) };
         let questions = self.questions.iter().map(due);
         let changes = self.changes.iter().map(|change| change.until);
         let valid = self.post.iter().map(|post| post.valid.until());
-        let members = self.behind.is_none().then(|| self.members.next_deadline(&self.catalog)).flatten();
+        let members =
+            self.behind.is_none().then(|| self.members.next_deadline(&self.catalog)).flatten();
         questions.chain(changes).chain(valid).chain(members).min()
     }
 }
@@ -650,8 +717,9 @@ impl<M: Metadata> Coordinator<M> {
         let version = self.catalog.version();
         let mut due = Vec::new();
         self.questions.retain(|question| {
-            // One that came in this turn is answered in the next: the time that this turn began may be older than the question,
-            // if the process stood still since, and a lease that is counted from then would end before the server's.
+            // One that came in this turn is answered in the next: the time that this turn began may
+            // be older than the question, if the process stood still since, and a lease
+            // that is counted from then would end before the server's.
             let keep = question.came >= now || (question.known == version && now < question.until);
             if !keep {
                 due.push((question.id, question.server, question.known));
@@ -666,7 +734,8 @@ impl<M: Metadata> Coordinator<M> {
         let members = &self.members;
         let mut done = Vec::new();
         self.changes.retain_mut(|change| {
-            let applied = change.servers.iter().all(|&server| members.has_applied(server, change.version));
+            let applied =
+                change.servers.iter().all(|&server| members.has_applied(server, change.version));
             let keep = !applied && now < change.until;
             if !keep {
                 done.push((change.id, change.table.take()));

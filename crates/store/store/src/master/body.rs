@@ -19,7 +19,8 @@ impl From<u32> for Body {
     }
 }
 
-/// Values pinned at once that sessions have shares of, beside one each; each keeps a segment's memory from the cleaner.
+/// Values pinned at once that sessions have shares of, beside one each; each keeps a segment's
+/// memory from the cleaner.
 pub const MAX_PINS: usize = 4096;
 
 /// Bodies handed out and not yet given back.
@@ -33,7 +34,12 @@ pub(super) struct Held {
 
 impl Default for Held {
     fn default() -> Self {
-        Self { pins: Vec::new(), free: Vec::new(), shares: Shares::new(MAX_PINS), made: Bodies::default() }
+        Self {
+            pins: Vec::new(),
+            free: Vec::new(),
+            shares: Shares::new(MAX_PINS),
+            made: Bodies::default(),
+        }
     }
 }
 

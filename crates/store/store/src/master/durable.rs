@@ -34,8 +34,8 @@ impl<D: Disk> Durable<D> {
         }
     }
 
-    /// Whether the head's replicas can take an entry of `len` bytes: many small commits fill a frame before 8 MB of log
-    /// are in it.
+    /// Whether the head's replicas can take an entry of `len` bytes: many small commits fill a
+    /// frame before 8 MB of log are in it.
     #[inline]
     pub(super) fn has_room(&self, log: &Log, len: usize) -> bool {
         match self {
@@ -48,8 +48,8 @@ impl<D: Disk> Durable<D> {
         }
     }
 
-    /// Hands to the disk what it has not got yet, and takes note of what it has done; returns whether there was
-    /// anything.
+    /// Hands to the disk what it has not got yet, and takes note of what it has done; returns
+    /// whether there was anything.
     ///
     /// # Errors
     /// Why nothing more will become durable.
@@ -132,19 +132,26 @@ impl<D: Disk> Durable<D> {
         }
     }
 
-    /// Makes durable what is not yet, and closes the log in order, where that is the node's own to do. Blocks.
+    /// Makes durable what is not yet, and closes the log in order, where that is the node's own to
+    /// do. Blocks.
     pub(super) fn close(self, now: Nanos, log: &mut Log) -> Result<(), Failed> {
         let Self::Disk(mut backup, _) = self else { return Ok(()) };
         match hand_over(&mut backup, log) {
             Err(AppendError::Failed(failed)) => return Err(failed),
             // Of the rest nobody was told that it is durable.
-            Ok(()) | Err(AppendError::NoRoom { .. } | AppendError::NoFrame(_) | AppendError::Behind) => {}
+            Ok(())
+            | Err(AppendError::NoRoom { .. } | AppendError::NoFrame(_) | AppendError::Behind) => {}
         }
         backup.close(now, |_| {})
     }
 }
 
-fn commit<D: Disk>(backup: &mut Backup<D>, pace: &mut Pace, now: Nanos, log: &mut Log) -> Result<bool, String> {
+fn commit<D: Disk>(
+    backup: &mut Backup<D>,
+    pace: &mut Pace,
+    now: Nanos,
+    log: &mut Log,
+) -> Result<bool, String> {
     let mut progressed = false;
     let progress = |progress: crate::backup::Progress| {
         log.mark_durable(progress.segment, progress.up_to as usize, progress.sealed);
@@ -153,7 +160,7 @@ fn commit<D: Disk>(backup: &mut Backup<D>, pace: &mut Pace, now: Nanos, log: &mu
     backup.poll(now, progress).map_err(|failed| failed.to_string())?;
     log.limit_disk(backup.segments_on_full_disk());
     match hand_over(backup, log) {
-        Ok(()) | Err(AppendError::NoFrame(_) | AppendError::Behind) => {} // the rest when the disk has made room
+        Ok(()) | Err(AppendError::NoFrame(_) | AppendError::Behind) => {} /* the rest when the disk has made room */
         Err(error) => return Err(error.to_string()),
     }
     for segment in log.take_reclaimable() {
@@ -171,7 +178,8 @@ fn commit<D: Disk>(backup: &mut Backup<D>, pace: &mut Pace, now: Nanos, log: &mu
 /// Hands over all that a backup takes.
 fn hand_over<D: Disk>(backup: &mut Backup<D>, log: &mut Log) -> Result<(), AppendError> {
     while let Some(pending) = log.next_pending() {
-        let (segment, up_to, sealed) = (pending.segment, pending.offset + pending.len, pending.sealed);
+        let (segment, up_to, sealed) =
+            (pending.segment, pending.offset + pending.len, pending.sealed);
         let offset = u32::try_from(pending.offset).expect("segments are 8 MB");
         backup.append(segment, offset, pending.slices().iter().copied(), sealed)?;
         log.mark_submitted(segment, up_to, sealed);

@@ -40,7 +40,11 @@ impl Assigned {
     /// These tables, and nothing of a cluster.
     #[must_use]
     pub fn tables(version: u64, tables: Vec<u32>) -> Self {
-        Self { version, tablets: tables.into_iter().map(Tablet::whole).collect(), ..Self::default() }
+        Self {
+            version,
+            tablets: tables.into_iter().map(Tablet::whole).collect(),
+            ..Self::default()
+        }
     }
 }
 
@@ -106,7 +110,8 @@ pub fn inbox() -> (Outbox, Inbox) {
 }
 
 impl Outbox {
-    /// Leaves a command; ring the node's bell afterwards. False when the master is gone or has too many.
+    /// Leaves a command; ring the node's bell afterwards. False when the master is gone or has too
+    /// many.
     pub fn send(&self, command: Command) -> bool {
         self.commands.try_send(command).is_ok()
     }
@@ -117,8 +122,8 @@ impl Outbox {
         self.shared.applied.load(Ordering::Acquire)
     }
 
-    /// The least segment of which open replicas may count, as the master has it: the coordinator is to note what it did not
-    /// know before, and the master to be told by [`Command::Voided`].
+    /// The least segment of which open replicas may count, as the master has it: the coordinator is
+    /// to note what it did not know before, and the master to be told by [`Command::Voided`].
     #[must_use]
     pub fn min_open(&self) -> u64 {
         self.shared.min_open.load(Ordering::Acquire)
@@ -129,7 +134,8 @@ impl Outbox {
         self.shared.lease.store(until.0, Ordering::Release);
     }
 
-    /// What the tablets are to the master, and the bytes of objects that it takes, if that was told since.
+    /// What the tablets are to the master, and the bytes of objects that it takes, if that was told
+    /// since.
     #[must_use]
     pub fn take_loads(&self) -> Option<(u64, Vec<Load>)> {
         lock(&self.shared.loads).take()
@@ -167,7 +173,8 @@ impl Inbox {
 
     pub(crate) fn recovered(&self, what: Recovered) {
         let mut waiting = lock(&self.shared.recovered);
-        // Of an order only the newest counts: so there are no more of them than orders, however long nobody takes them.
+        // Of an order only the newest counts: so there are no more of them than orders, however
+        // long nobody takes them.
         waiting.retain(|other| other.order != what.order);
         waiting.push_back(what);
     }

@@ -47,8 +47,15 @@ impl Loads {
         self.since + PERIOD
     }
 
-    /// Tells what tablets, ascending, are: `asked` has the requests to each since this was last called, and begins anew.
-    pub(super) fn tell(&mut self, now: Nanos, log: &Log, tablets: &[Tablet], asked: &mut [Asks]) -> Vec<Load> {
+    /// Tells what tablets, ascending, are: `asked` has the requests to each since this was last
+    /// called, and begins anew.
+    pub(super) fn tell(
+        &mut self,
+        now: Nanos,
+        log: &Log,
+        tablets: &[Tablet],
+        asked: &mut [Asks],
+    ) -> Vec<Load> {
         assert_eq!(tablets.len(), asked.len());
         let elapsed = u64::try_from(now.since(self.since).as_millis()).unwrap_or(u64::MAX).max(1);
         self.since = now;
@@ -66,9 +73,11 @@ impl Loads {
                 self.rates.insert(*tablet, rate);
                 if loads.len() < MAX_LOADS {
                     // Positions are hashes: what is in a part of a table is as its width.
-                    let bytes = u64::try_from(bytes * width(tablet) / all).expect("a part of the whole");
+                    let bytes =
+                        u64::try_from(bytes * width(tablet) / all).expect("a part of the whole");
                     let rate = [rate[0] + rate[1], rate[1]];
-                    let [requests, second_half] = rate.map(|rate| u32::try_from(rate).unwrap_or(u32::MAX).into());
+                    let [requests, second_half] =
+                        rate.map(|rate| u32::try_from(rate).unwrap_or(u32::MAX).into());
                     let (table, bytes, range) = (table.into(), bytes.into(), tablet.range.into());
                     loads.push(Load { table, requests, second_half, bytes, range });
                 }

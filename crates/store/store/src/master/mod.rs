@@ -1,4 +1,5 @@
-//! The master: keeps objects in its log, answers for them, and makes every change durable before it is told.
+//! The master: keeps objects in its log, answers for them, and makes every change durable before it
+//! is told.
 
 mod body;
 mod durable;
@@ -53,7 +54,8 @@ struct Serves {
     tablets: Option<Vec<Tablet>>,
     /// Requests to each of them since that was last told.
     asked: Vec<Asks>,
-    /// All tablets of which there may be objects in the log: those it serves, and those that it brings back.
+    /// All tablets of which there may be objects in the log: those it serves, and those that it
+    /// brings back.
     held: Option<Vec<Tablet>>,
     version: u64,
 }
@@ -63,15 +65,22 @@ impl Serves {
     /// computed, from the first tablet of the table that is here, only when the table has more than
     /// one tablet; it is zero otherwise.
     #[inline]
-    fn find(tablets: &[Tablet], table: u32, position: impl FnOnce(Tablet) -> u64) -> Option<(usize, u64)> {
+    fn find(
+        tablets: &[Tablet],
+        table: u32,
+        position: impl FnOnce(Tablet) -> u64,
+    ) -> Option<(usize, u64)> {
         let from = tablets.partition_point(|tablet| tablet.table < table);
         let first = tablets.get(from).filter(|first| first.table == table)?;
         if first.range.is_all() {
             return Some((from, 0));
         }
         let position = position(*first);
-        let at = tablets.partition_point(|tablet| (tablet.table, tablet.range.last) < (table, position));
-        let found = tablets.get(at).filter(|tablet| tablet.table == table && tablet.range.contains(position));
+        let at =
+            tablets.partition_point(|tablet| (tablet.table, tablet.range.last) < (table, position));
+        let found = tablets
+            .get(at)
+            .filter(|tablet| tablet.table == table && tablet.range.contains(position));
         found.map(|_| (at, position))
     }
 }
@@ -109,7 +118,8 @@ pub struct Master<D: Disk> {
     counts: Counts,
     /// When clients that are not heard of are forgotten next, with their completions.
     age_at: Nanos,
-    /// Log position behind the last removal: an object that is not found may have been removed up to there.
+    /// Log position behind the last removal: an object that is not found may have been removed up
+    /// to there.
     removed_at: u64,
     /// Why no more writes are taken.
     stopped: Option<String>,
@@ -125,7 +135,8 @@ impl<D: Disk> Master<D> {
     /// A master of what is in `log`, which `backup` makes durable; without one, nothing is.
     /// It serves no table until [`Command::Assign`] comes through `inbox`.
     pub fn new(log: Log, backup: Option<Backup<D>>, inbox: Inbox) -> Self {
-        let durable = backup.map_or(Durable::Nothing, |backup| Durable::Disk(Box::new(backup), Pace::default()));
+        let durable = backup
+            .map_or(Durable::Nothing, |backup| Durable::Disk(Box::new(backup), Pace::default()));
         Self::over(log, durable, inbox)
     }
 
@@ -161,8 +172,9 @@ impl<D: Disk> Master<D> {
         }
     }
 
-    /// The same; its requests and rounds are timed, and its counters tell (`request_p50_ns`, `longest_round_ns`, of those
-    /// since they were last asked for; `thread_..`, how its thread fared). Takes 20 ms.
+    /// The same; its requests and rounds are timed, and its counters tell (`request_p50_ns`,
+    /// `longest_round_ns`, of those since they were last asked for; `thread_..`, how its thread
+    /// fared). Takes 20 ms.
     #[must_use]
     pub fn timed(self) -> Self {
         Self { timing: Some(Timing::new(None)), ..self }
@@ -180,8 +192,9 @@ impl<D: Disk> Master<D> {
         Self { deaths, ..self }
     }
 
-    /// The same; its requests are counted, by the event that `count` counts on the calling thread, which is to be the node's. Its
-    /// counters then tell means in thousandths (`request_events_milli`), the counting itself taken off, in place of times.
+    /// The same; its requests are counted, by the event that `count` counts on the calling thread,
+    /// which is to be the node's. Its counters then tell means in thousandths
+    /// (`request_events_milli`), the counting itself taken off, in place of times.
     #[must_use]
     pub fn counted(self, count: Count) -> Self {
         Self { timing: Some(Timing::new(Some(count))), ..self }
@@ -200,7 +213,10 @@ impl<D: Disk> Master<D> {
         let (tablets, replicator) =
             (tablets.join(", "), self.replicator().map(Replicator::describe).unwrap_or_default());
         let moves = [self.arrivals.describe(), self.leaving.describe()].join("; ");
-        format!("serves {tablets} of version {version}; {replicator}; {}; {moves}", self.recoveries.describe())
+        format!(
+            "serves {tablets} of version {version}; {replicator}; {}; {moves}",
+            self.recoveries.describe()
+        )
     }
 
     /// What keeps the log on other servers, if that is where it is kept.
@@ -229,8 +245,8 @@ impl<D: Disk> Master<D> {
         }
     }
 
-    /// Whether tables may be served: not when others may do so already. The clock is read anew, for `now` is from before the
-    /// request came, and the thread may have stood still since.
+    /// Whether tables may be served: not when others may do so already. The clock is read anew, for
+    /// `now` is from before the request came, and the thread may have stood still since.
     #[inline]
     fn is_leased(&self, now: Nanos) -> bool {
         let lease = self.inbox.lease();
@@ -249,11 +265,12 @@ impl<D: Disk> Master<D> {
         self.replicator().is_some_and(|replicator| replicator.outlook() == Outlook::Bleak)
     }
 
-    /// Seals the head when its replicas would not hold an entry of `len` bytes more. What `removes` may go on where a full disk keeps
-    /// others from doing so.
+    /// Seals the head when its replicas would not hold an entry of `len` bytes more. What `removes`
+    /// may go on where a full disk keeps others from doing so.
     ///
     /// # Errors
-    /// When no other head can be opened before the disk has made room: [`Full::Disk`] if it is full, else [`Full::Replication`].
+    /// When no other head can be opened before the disk has made room: [`Full::Disk`] if it is
+    /// full, else [`Full::Replication`].
     #[inline]
     fn seal_if_short(&mut self, len: usize, removes: bool) -> Result<(), Full> {
         if self.durable.has_room(&self.log, len) {
@@ -278,8 +295,17 @@ impl<D: Disk> Master<D> {
     }
 
     fn assign(&mut self, assigned: Assigned) {
-        let Assigned { version, mut tablets, members, mut masters, next_server, orders, names, leaving, arriving } =
-            assigned;
+        let Assigned {
+            version,
+            mut tablets,
+            members,
+            mut masters,
+            next_server,
+            orders,
+            names,
+            leaving,
+            arriving,
+        } = assigned;
         self.guests.name_tables(names);
         tablets.sort_unstable();
         masters.sort_unstable();
@@ -287,12 +313,24 @@ impl<D: Disk> Master<D> {
         let mut ended = self.recoveries.assign(orders, &members, is_served);
         self.leaving.assign(&leaving);
         ended.extend(self.arrivals.assign(&arriving, &members));
-        let held: Vec<Tablet> =
-            tablets.iter().copied().chain(self.recoveries.tablets()).chain(self.arrivals.tablets()).collect();
+        let held: Vec<Tablet> = tablets
+            .iter()
+            .copied()
+            .chain(self.recoveries.tablets())
+            .chain(self.arrivals.tablets())
+            .collect();
         let of = |tablets: &[Tablet], table: u32| -> Vec<Range> {
-            tablets.iter().filter(|tablet| tablet.table == table).map(|tablet| tablet.range).collect()
+            tablets
+                .iter()
+                .filter(|tablet| tablet.table == table)
+                .map(|tablet| tablet.range)
+                .collect()
         };
-        let held_before = self.serves.held.take().unwrap_or_else(|| self.log.tables().map(Tablet::whole).collect());
+        let held_before = self
+            .serves
+            .held
+            .take()
+            .unwrap_or_else(|| self.log.tables().map(Tablet::whole).collect());
         let served_before = self.serves.tablets.take().unwrap_or_default();
         let mut dropped = 0;
         let gone: Vec<u32> = self.log.tables().filter(|&id| of(&held, id).is_empty()).collect();
@@ -300,11 +338,17 @@ impl<D: Disk> Master<D> {
             dropped += 1;
             self.log.drop_table(id);
         }
-        // What is not here any more goes. So does what was served here, or did not come here after all, though it is to come here again:
-        // what is left of it has too much, and lies where it will not count.
-        let left = |before: Vec<Tablet>, now| before.into_iter().map(move |tablet: Tablet| (tablet, now));
-        let left = left(held_before, &held).chain(left(served_before.clone(), &tablets)).chain(left(ended, &tablets));
-        for (Tablet { table, range }, now) in left.filter(|(tablet, _)| !of(&held, tablet.table).is_empty()) {
+        // What is not here any more goes. So does what was served here, or did not come here after
+        // all, though it is to come here again: what is left of it has too much, and lies
+        // where it will not count.
+        let left =
+            |before: Vec<Tablet>, now| before.into_iter().map(move |tablet: Tablet| (tablet, now));
+        let left = left(held_before, &held)
+            .chain(left(served_before.clone(), &tablets))
+            .chain(left(ended, &tablets));
+        for (Tablet { table, range }, now) in
+            left.filter(|(tablet, _)| !of(&held, tablet.table).is_empty())
+        {
             for range in range.without(of(now, table)) {
                 dropped += 1;
                 self.log.drop_tablet(Tablet { table, range });
@@ -316,9 +360,12 @@ impl<D: Disk> Master<D> {
         if let Durable::Servers(replicator) = &mut self.durable {
             replicator.set_members(&members);
         }
-        let before = |tablet| served_before.binary_search(tablet).ok().map(|at| self.serves.asked[at]);
-        let asked = tablets.iter().map(|tablet| before(tablet).unwrap_or_else(|| Asks::to(*tablet)));
-        self.serves = Serves { asked: asked.collect(), tablets: Some(tablets), held: Some(held), version };
+        let before =
+            |tablet| served_before.binary_search(tablet).ok().map(|at| self.serves.asked[at]);
+        let asked =
+            tablets.iter().map(|tablet| before(tablet).unwrap_or_else(|| Asks::to(*tablet)));
+        self.serves =
+            Serves { asked: asked.collect(), tablets: Some(tablets), held: Some(held), version };
         self.needed = Some(Needed { masters, below: next_server });
         self.inbox.applied(version);
     }
@@ -421,7 +468,8 @@ impl<D: Disk> Service for Master<D> {
         // Nobody is told by one who has no coordinator, or none now.
         if now >= self.loads.due() && self.inbox.lease() != Nanos::NEVER {
             let Serves { tablets, asked, .. } = &mut self.serves;
-            let loads = self.loads.tell(now, &self.log, tablets.as_deref().unwrap_or_default(), asked);
+            let loads =
+                self.loads.tell(now, &self.log, tablets.as_deref().unwrap_or_default(), asked);
             self.inbox.loads(self.log.capacity() as u64, loads);
         }
         worked |= self.recoveries.poll(now, &mut self.log, &self.inbox);
@@ -463,8 +511,12 @@ impl<D: Disk> Service for Master<D> {
 
     fn next_deadline(&self) -> Option<Nanos> {
         let loads = Some(self.loads.due()).filter(|_| self.inbox.lease() != Nanos::NEVER);
-        let deadlines =
-            [self.durable.deadline(), self.recoveries.next_deadline(), self.arrivals.next_deadline(), loads];
+        let deadlines = [
+            self.durable.deadline(),
+            self.recoveries.next_deadline(),
+            self.arrivals.next_deadline(),
+            loads,
+        ];
         deadlines.into_iter().flatten().min()
     }
 
@@ -495,7 +547,8 @@ impl<D: Disk> Service for Master<D> {
     }
 
     fn network(&mut self, network: Vec<Figure>) {
-        let mut figures: Vec<_> = self.counters().into_iter().map(|(name, value)| Figure::new(name, value)).collect();
+        let mut figures: Vec<_> =
+            self.counters().into_iter().map(|(name, value)| Figure::new(name, value)).collect();
         self.recoveries.figures(&mut figures);
         figures.extend(network);
         self.watchers.tell(&figures, self.serves.version, &mut self.held, operations::BUSY_MICROS);

@@ -14,7 +14,8 @@ use sprat_wire::certificate::{Rights, Role};
 use sprat_wire::entry::HEADER_BYTES;
 use sprat_wire::once::{COMPLETION_KEY_BYTES, Completion, MAX_COMPLETION, MAX_RESULT, OperationId};
 use sprat_wire::op::{
-    Collected, Condition, Item, RESPONSE_BYTES, Request, Stage, Status, encode_answer, push_counter, write_scan_record,
+    Collected, Condition, Item, RESPONSE_BYTES, Request, Stage, Status, encode_answer,
+    push_counter, write_scan_record,
 };
 use sprat_wire::tablet::Tablet;
 use sprat_wire::value::{Number, ValueType};
@@ -55,7 +56,8 @@ fn short_answer(status: Status, number: u64, body: &[u8]) -> Reply<Body> {
 /// What to ask of those who come too early or when too much is under way, microseconds.
 pub(super) const BUSY_MICROS: u32 = 500;
 
-/// What to ask of those who have their share of answers on their way, microseconds: they are to take some first.
+/// What to ask of those who have their share of answers on their way, microseconds: they are to
+/// take some first.
 const SHARE_MICROS: u32 = 5_000;
 
 /// What to ask of those who want to change something while servers are missing, microseconds.
@@ -78,7 +80,11 @@ impl<D: Disk> Master<D> {
                 if id.who().role() == Some(Role::Client) {
                     return denied();
                 }
-                return if self.watchers.ask(id) { Outcome::Pending } else { Outcome::Retry(BUSY_MICROS) };
+                return if self.watchers.ask(id) {
+                    Outcome::Pending
+                } else {
+                    Outcome::Retry(BUSY_MICROS)
+                };
             }
             let reason = "this is a server of objects; ask the coordinator";
             return answer_text(&mut self.held.made, Status::WrongRole, reason);
@@ -90,7 +96,8 @@ impl<D: Disk> Master<D> {
             _ => request.position(self.log.config().seed),
         };
         let Some((at, position)) = Serves::find(tablets, table, position) else {
-            // Kept: a copy of the request that comes later, when the tablet may be served, must not be executed any more.
+            // Kept: a copy of the request that comes later, when the tablet may be served, must not
+            // be executed any more.
             return Outcome::Reply(answer(Status::UnknownTable, false, 0, 0, Repeat::Retain));
         };
         let tablet = tablets[at];
@@ -107,7 +114,9 @@ impl<D: Disk> Master<D> {
             Some(Rights::Read) if !request.changes_object() => {}
             Some(Rights::Read) => return denied(),
             // As of a table that is not here: nobody learns by guessing which there are.
-            None => return Outcome::Reply(answer(Status::UnknownTable, false, 0, 0, Repeat::Retain)),
+            None => {
+                return Outcome::Reply(answer(Status::UnknownTable, false, 0, 0, Repeat::Retain));
+            }
         }
         if !self.is_leased(now) {
             // Others may serve it by now. It was not executed, and whoever has it then answers.
@@ -126,10 +135,16 @@ impl<D: Disk> Master<D> {
         let asked = Asked { id, table, operation };
         match *request {
             Request::Read { key, .. } => self.read(id, table, key),
-            Request::Write { key, value, condition, .. } => self.write(&asked, key, value, condition),
+            Request::Write { key, value, condition, .. } => {
+                self.write(&asked, key, value, condition)
+            }
             Request::Remove { key, condition, .. } => self.remove(&asked, key, condition),
-            Request::IncrementI64 { key, delta, .. } => self.increment(&asked, key, Number::Integer(delta)),
-            Request::IncrementF64 { key, delta, .. } => self.increment(&asked, key, Number::Double(delta)),
+            Request::IncrementI64 { key, delta, .. } => {
+                self.increment(&asked, key, Number::Integer(delta))
+            }
+            Request::IncrementF64 { key, delta, .. } => {
+                self.increment(&asked, key, Number::Double(delta))
+            }
             Request::Scan { after, .. } => self.scan(id, tablet, after),
             Request::TableStats { .. } => self.table_stats(id, table),
             Request::Echo { value, .. } => self.echo(id, value),
@@ -151,11 +166,18 @@ impl<D: Disk> Master<D> {
             self.counts.turned_away += 1;
             return Outcome::Retry(SHARE_MICROS);
         };
-        let reply = answer(Status::Ok, false, value_type, version, Repeat::Reexecute).with_body(body);
+        let reply =
+            answer(Status::Ok, false, value_type, version, Repeat::Reexecute).with_body(body);
         self.tell(id, Some(found), reply)
     }
 
-    fn write(&mut self, asked: &Asked<'_>, key: &[u8], value: &[u8], condition: Condition) -> Outcome<Body> {
+    fn write(
+        &mut self,
+        asked: &Asked<'_>,
+        key: &[u8],
+        value: &[u8],
+        condition: Condition,
+    ) -> Outcome<Body> {
         self.counts.writes += 1;
         if let Some(outcome) = self.not_taken(asked) {
             return outcome;
@@ -166,7 +188,9 @@ impl<D: Disk> Master<D> {
             return outcome;
         }
         match self.put(asked, key, (ValueType::Bytes, value)) {
-            Ok(version) => self.acknowledge(asked.id, answer(Status::Ok, false, 0, version, Repeat::Retain)),
+            Ok(version) => {
+                self.acknowledge(asked.id, answer(Status::Ok, false, 0, version, Repeat::Retain))
+            }
             Err(outcome) => outcome,
         }
     }
@@ -181,7 +205,8 @@ impl<D: Disk> Master<D> {
         }
         let operation = asked.done(&[]);
         let before = operation.as_ref().map_or(0, Operation::len);
-        let removed = self.seal_if_short(before + HEADER_BYTES + key.len() + size_of::<u64>(), true);
+        let removed =
+            self.seal_if_short(before + HEADER_BYTES + key.len() + size_of::<u64>(), true);
         let removed = removed.and_then(|()| match &operation {
             Some(operation) => self.log.remove_once(asked.table, key, operation),
             None => self.log.remove(asked.table, key),
@@ -203,21 +228,31 @@ impl<D: Disk> Master<D> {
             return outcome;
         }
         let found = self.log.find(asked.table, key);
-        let present = found.map(|found| self.log.entry(found)).map(|entry| (entry.value_type, entry.value));
+        let present =
+            found.map(|found| self.log.entry(found)).map(|entry| (entry.value_type, entry.value));
         let sum = match delta.added_to(present) {
             Ok(sum) => sum,
             Err(why) => return self.refuse(asked, (key, found), Status::NotANumber, why as u64),
         };
         match self.put(asked, key, (sum.value_type(), &sum.bytes())) {
-            Ok(version) => self.acknowledge(asked.id, short_answer(Status::Ok, version, &sum.bytes())),
+            Ok(version) => {
+                self.acknowledge(asked.id, short_answer(Status::Ok, version, &sum.bytes()))
+            }
             Err(outcome) => outcome,
         }
     }
 
-    /// The answer to an operation that was done before, or that nobody awaits any more: a later one of its lane shows that.
-    fn done_before(&mut self, id: RequestId, table: u32, operation: &OperationId) -> Option<Outcome<Body>> {
+    /// The answer to an operation that was done before, or that nobody awaits any more: a later one
+    /// of its lane shows that.
+    fn done_before(
+        &mut self,
+        id: RequestId,
+        table: u32,
+        operation: &OperationId,
+    ) -> Option<Outcome<Body>> {
         let Some(found) = self.log.completion(table, operation) else {
-            return (!self.log.takes_client(operation.client)).then_some(Outcome::Retry(BUSY_MICROS));
+            return (!self.log.takes_client(operation.client))
+                .then_some(Outcome::Retry(BUSY_MICROS));
         };
         let entry = self.log.entry(found);
         if entry.version < operation.sequence {
@@ -238,14 +273,22 @@ impl<D: Disk> Master<D> {
     }
 
     fn echo(&mut self, id: RequestId, value: &[u8]) -> Outcome<Body> {
-        let Some(body) = self.held.made.make(id.session(), |out| out.extend_from_slice(value)) else {
+        let Some(body) = self.held.made.make(id.session(), |out| out.extend_from_slice(value))
+        else {
             return Outcome::Retry(BUSY_MICROS);
         };
-        Outcome::Reply(answer(Status::Ok, false, 0, 0, Repeat::Reexecute).with_body(Body::Made(body)))
+        Outcome::Reply(
+            answer(Status::Ok, false, 0, 0, Repeat::Reexecute).with_body(Body::Made(body)),
+        )
     }
 
     /// Whether the condition holds; the answer if not.
-    fn check(&mut self, asked: &Asked<'_>, key: &[u8], condition: Condition) -> Result<(), Outcome<Body>> {
+    fn check(
+        &mut self,
+        asked: &Asked<'_>,
+        key: &[u8],
+        condition: Condition,
+    ) -> Result<(), Outcome<Body>> {
         let found = self.log.find(asked.table, key);
         let version = found.map(|found| self.log.entry(found).version);
         if condition.holds(version) {
@@ -255,8 +298,9 @@ impl<D: Disk> Master<D> {
         Err(self.refuse(asked, (key, found), Status::Conflict, version.unwrap_or(0)))
     }
 
-    /// Answers that nothing was changed, because of what was found. If the operation was sent before, that is kept: what was
-    /// sent then may still be under way, and must not be executed when it comes.
+    /// Answers that nothing was changed, because of what was found. If the operation was sent
+    /// before, that is kept: what was sent then may still be under way, and must not be
+    /// executed when it comes.
     fn refuse(
         &mut self,
         asked: &Asked<'_>,
@@ -269,7 +313,9 @@ impl<D: Disk> Master<D> {
             return self.tell(asked.id, found, reply);
         };
         let kept = self.seal_if_short(MAX_ALONE, true);
-        match kept.and_then(|()| self.log.complete_alone((asked.table, key), operation, status, number)) {
+        match kept
+            .and_then(|()| self.log.complete_alone((asked.table, key), operation, status, number))
+        {
             Ok(()) => {
                 self.changed(asked, key);
                 self.acknowledge(asked.id, reply)
@@ -279,11 +325,18 @@ impl<D: Disk> Master<D> {
     }
 
     /// Writes an object. The sum of an increment is also what that is answered.
-    fn put(&mut self, asked: &Asked<'_>, key: &[u8], value: (ValueType, &[u8])) -> Result<u64, Outcome<Body>> {
+    fn put(
+        &mut self,
+        asked: &Asked<'_>,
+        key: &[u8],
+        value: (ValueType, &[u8]),
+    ) -> Result<u64, Outcome<Body>> {
         let operation = asked.done(if value.0 == ValueType::Bytes { &[] } else { value.1 });
-        let len = operation.as_ref().map_or(0, Operation::len) + HEADER_BYTES + key.len() + value.1.len();
+        let len =
+            operation.as_ref().map_or(0, Operation::len) + HEADER_BYTES + key.len() + value.1.len();
         let put = self.seal_if_short(len, false);
-        let put = put.and_then(|()| self.log.put_typed(asked.table, key, value, operation.as_ref()));
+        let put =
+            put.and_then(|()| self.log.put_typed(asked.table, key, value, operation.as_ref()));
         self.mark(Mark::Found);
         let written = put.map_err(|full| self.full(full, asked))?;
         self.changed(asked, key);
@@ -308,13 +361,16 @@ impl<D: Disk> Master<D> {
         }
         let Self { leaving, log, held, .. } = self;
         let mut given = None;
-        let Some(body) = held.made.make(id.session(), |out| given = leaving.give(log, what, out)) else {
+        let Some(body) = held.made.make(id.session(), |out| given = leaving.give(log, what, out))
+        else {
             return Outcome::Retry(BUSY_MICROS);
         };
         match given {
             Some(Given { number, more }) => {
-                let told = answer(Status::Ok, more, 0, number, Repeat::Retain).with_body(Body::Made(body));
-                // Completions are of other tablets too, which stay: should those be lost, so must not be what is known of them.
+                let told =
+                    answer(Status::Ok, more, 0, number, Repeat::Retain).with_body(Body::Made(body));
+                // Completions are of other tablets too, which stay: should those be lost, so must
+                // not be what is known of them.
                 self.acknowledge(id, told)
             }
             None => {
@@ -326,7 +382,8 @@ impl<D: Disk> Master<D> {
 
     fn full(&mut self, full: Full, asked: &Asked<'_>) -> Outcome<Body> {
         match full {
-            // What was sent before may be executed once there is memory: then nobody can be told that it was not.
+            // What was sent before may be executed once there is memory: then nobody can be told
+            // that it was not.
             Full::Memory if asked.operation.is_none_or(|operation| !operation.again) => {
                 self.counts.memory_full += 1;
                 Outcome::Reply(answer(Status::MemoryFull, false, 0, 0, Repeat::Retain))
@@ -354,8 +411,11 @@ impl<D: Disk> Master<D> {
                 self.counts.turned_away += 1;
                 Some(Outcome::Retry(FEW_MICROS))
             }
-            // What was sent before may be in another server's log, and count once that is brought back.
-            Outlook::Bleak => Some(self.too_few(asked.operation.is_some_and(|operation| operation.again))),
+            // What was sent before may be in another server's log, and count once that is brought
+            // back.
+            Outlook::Bleak => {
+                Some(self.too_few(asked.operation.is_some_and(|operation| operation.again)))
+            }
         }
     }
 

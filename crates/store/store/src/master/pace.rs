@@ -1,9 +1,10 @@
 //! When the next commit begins.
 //!
-//! One that began with the first write to come would leave the others of its round to the next, and each would wait
-//! for almost two; and the more writes share a commit, the less it costs each. So after a commit the next one is held
-//! for those who have just been answered, as their next writes are likely on their way: until there are as many
-//! writes as there were under way, or half the time of a commit has passed. A single writer is never held up.
+//! One that began with the first write to come would leave the others of its round to the next, and
+//! each would wait for almost two; and the more writes share a commit, the less it costs each. So
+//! after a commit the next one is held for those who have just been answered, as their next writes
+//! are likely on their way: until there are as many writes as there were under way, or half the
+//! time of a commit has passed. A single writer is never held up.
 
 use sprat_net::Nanos;
 use std::time::Duration;

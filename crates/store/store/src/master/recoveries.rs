@@ -37,7 +37,16 @@ struct Task {
 impl Task {
     fn new(order: RecoveryOrder) -> Self {
         let (begun, retry_at) = (Nanos(0), Nanos(0));
-        Self { order, recovery: None, since: 0, begun, retry_at, failure: None, told: false, counted: false }
+        Self {
+            order,
+            recovery: None,
+            since: 0,
+            begun,
+            retry_at,
+            failure: None,
+            told: false,
+            counted: false,
+        }
     }
 
     fn tablets(&self) -> impl Iterator<Item = Tablet> {
@@ -50,9 +59,11 @@ impl Task {
 pub(super) struct Recoveries {
     tasks: Vec<Task>,
     members: Vec<Member>,
-    /// The head in which tablets were dropped last: what counts of one that is brought back begins behind it.
+    /// The head in which tablets were dropped last: what counts of one that is brought back begins
+    /// behind it.
     dropped_in: u64,
-    /// Completions that attempts have written that came to nothing, to be forgotten before anything else begins.
+    /// Completions that attempts have written that came to nothing, to be forgotten before
+    /// anything else begins.
     forget: Vec<Named>,
     /// Sessions of attempts that are over, to be closed.
     left: Vec<SessionId>,
@@ -81,8 +92,9 @@ fn metered<T>(total: &mut Duration, work: impl FnOnce() -> T) -> T {
 }
 
 impl Recoveries {
-    /// These are to be under way, with these backups. Returns the tablets of those that have ended: of what is not served here now, what came
-    /// has to go, as do completions of what `is_served` says is not.
+    /// These are to be under way, with these backups. Returns the tablets of those that have ended:
+    /// of what is not served here now, what came has to go, as do completions of what
+    /// `is_served` says is not.
     pub(super) fn assign(
         &mut self,
         orders: Vec<RecoveryOrder>,
@@ -93,15 +105,22 @@ impl Recoveries {
         self.tasks.extend(orders.into_iter().map(Task::new));
         let mut ended = Vec::new();
         for mut task in before {
-            let unnamed = |order: &RecoveryOrder| RecoveryOrder { id: 0, askers: 0, ..order.clone() };
-            if let Some(same) = self.tasks.iter_mut().find(|other| unnamed(&other.order) == unnamed(&task.order)) {
-                // If it was told, that did not reach this coordinator, or one before it, which gave the order another number: it is
-                // told again. What has been written is there, for nothing else was ordered in between.
+            let unnamed =
+                |order: &RecoveryOrder| RecoveryOrder { id: 0, askers: 0, ..order.clone() };
+            if let Some(same) =
+                self.tasks.iter_mut().find(|other| unnamed(&other.order) == unnamed(&task.order))
+            {
+                // If it was told, that did not reach this coordinator, or one before it, which gave
+                // the order another number: it is told again. What has been written
+                // is there, for nothing else was ordered in between.
                 *same = Task { told: false, order: same.order.clone(), ..task };
             } else {
                 self.left.extend(task.recovery.iter_mut().flat_map(Recovery::take_sessions));
                 let completed = task.recovery.iter_mut().flat_map(Recovery::take_completed);
-                self.forget.extend(completed.filter(|named| !is_served(named.table & !COMPLETIONS, named.position)));
+                self.forget.extend(
+                    completed
+                        .filter(|named| !is_served(named.table & !COMPLETIONS, named.position)),
+                );
                 ended.extend(task.tablets());
             }
         }
@@ -127,7 +146,8 @@ impl Recoveries {
     /// How they stand, in words.
     pub(super) fn describe(&self) -> String {
         let task = |task: &Task| {
-            let stands = task.recovery.as_ref().map_or("between attempts".to_owned(), Recovery::describe);
+            let stands =
+                task.recovery.as_ref().map_or("between attempts".to_owned(), Recovery::describe);
             let tablets: Vec<_> = task.tablets().map(|tablet| tablet.to_string()).collect();
             format!("server {}'s {}: {stands}", task.order.master, tablets.join(", "))
         };
@@ -138,9 +158,14 @@ impl Recoveries {
     pub(super) fn figures(&self, figures: &mut Vec<Figure>) {
         for task in &self.tasks {
             let server = task.order.master.to_string();
-            let (stage, read, left) = task.recovery.as_ref().map_or(("waiting", 0, 0), Recovery::progress);
+            let (stage, read, left) =
+                task.recovery.as_ref().map_or(("waiting", 0, 0), Recovery::progress);
             let tablets = task.order.tablets.len() as u64;
-            figures.push(Figure::labelled("recovery_tablets", &[("server", &server), ("stage", stage)], tablets));
+            figures.push(Figure::labelled(
+                "recovery_tablets",
+                &[("server", &server), ("stage", stage)],
+                tablets,
+            ));
             figures.push(Figure::labelled("recovery_segments_read", &[("server", &server)], read));
             figures.push(Figure::labelled("recovery_segments_left", &[("server", &server)], left));
             let Some(failure) = &task.failure else { continue };
@@ -148,12 +173,24 @@ impl Recoveries {
                 Failure::Lost { .. } => "lost",
                 Failure::Full(_) => "full",
             };
-            figures.push(Figure::labelled("recovery_failed", &[("server", &server), ("why", why)], 1));
+            figures.push(Figure::labelled(
+                "recovery_failed",
+                &[("server", &server), ("why", why)],
+                1,
+            ));
             if let Failure::Lost { silent, .. } = failure {
-                figures.push(Figure::labelled("recovery_backups_silent", &[("server", &server)], *silent as u64));
+                figures.push(Figure::labelled(
+                    "recovery_backups_silent",
+                    &[("server", &server)],
+                    *silent as u64,
+                ));
             }
             if let Failure::Lost { lost: Lost::Segment { segment, .. }, .. } = failure {
-                figures.push(Figure::labelled("recovery_lost_segment", &[("server", &server)], *segment));
+                figures.push(Figure::labelled(
+                    "recovery_lost_segment",
+                    &[("server", &server)],
+                    *segment,
+                ));
             }
         }
     }
@@ -187,7 +224,8 @@ impl Recoveries {
                         task.since = log.head_pending().0;
                     }
                     task.begun = now;
-                    task.recovery = Some(Recovery::new(task.order.clone(), members, log.config().seed));
+                    task.recovery =
+                        Some(Recovery::new(task.order.clone(), members, log.config().seed));
                     worked = true;
                 }
                 continue;
@@ -215,7 +253,8 @@ impl Recoveries {
                     let failure = tell(failure);
                     left.extend(recovery.take_sessions());
                     if recovery.has_written() {
-                        // The next one may read the end of that log from another replica, which has less: nothing of this one may stay.
+                        // The next one may read the end of that log from another replica, which has
+                        // less: nothing of this one may stay.
                         forget.extend(recovery.take_completed());
                         task.tablets().for_each(|tablet| log.drop_tablet(tablet));
                         (*dropped_in, task.since) = (log.head_pending().0, 0);
@@ -231,10 +270,14 @@ impl Recoveries {
 
     pub(super) fn call(&mut self, now: Nanos, caller: &mut dyn Caller) {
         self.left.drain(..).for_each(|session| caller.close(session));
-        self.tasks.iter_mut().filter_map(|task| task.recovery.as_mut()).for_each(|recovery| recovery.call(now, caller));
+        self.tasks
+            .iter_mut()
+            .filter_map(|task| task.recovery.as_mut())
+            .for_each(|recovery| recovery.call(now, caller));
     }
 
-    /// A call has ended; returns whether it was one of these. One of an attempt that was given up is nobody's.
+    /// A call has ended; returns whether it was one of these. One of an attempt that was given up
+    /// is nobody's.
     pub(super) fn completed(&mut self, call: CallId, result: Result<&[u8], CallFailure>) -> bool {
         let Self { tasks, totals, .. } = self;
         let mut recoveries = tasks.iter_mut().filter_map(|task| task.recovery.as_mut());

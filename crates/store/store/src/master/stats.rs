@@ -66,7 +66,10 @@ impl<D: Disk> Master<D> {
             ("recovered_objects_total", recovered.objects),
             ("recovered_bytes_total", recovered.bytes),
             ("recovery_micros_total", recovered.micros),
-            ("recovery_cpu_micros_total", u64::try_from(recovered.cpu.as_micros()).unwrap_or(u64::MAX)),
+            (
+                "recovery_cpu_micros_total",
+                u64::try_from(recovered.cpu.as_micros()).unwrap_or(u64::MAX),
+            ),
             ("moved_tablets_total", moved.moves),
             ("moved_objects_total", moved.objects),
             ("moved_bytes_total", moved.bytes),

@@ -1,4 +1,5 @@
-//! A master that is timed: how long requests were its own, how long its rounds took, and how its thread fared.
+//! A master that is timed: how long requests were its own, how long its rounds took, and how its
+//! thread fared.
 
 use sprat_net::{Count, Laps, Scale, ThreadAccount, stamp};
 
@@ -15,9 +16,14 @@ pub(super) enum Mark {
     Done,
 }
 
-/// Stages of a request and their counters: what RPC does before and behind the master, then the marks' distances.
-const STAGES: [&str; 4] =
-    ["request_rpc_p50_ns", "request_parse_p50_ns", "request_object_p50_ns", "request_answer_p50_ns"];
+/// Stages of a request and their counters: what RPC does before and behind the master, then the
+/// marks' distances.
+const STAGES: [&str; 4] = [
+    "request_rpc_p50_ns",
+    "request_parse_p50_ns",
+    "request_object_p50_ns",
+    "request_answer_p50_ns",
+];
 
 /// The same stages where events are counted, with the pairs of stamps that each holds.
 const EVENTS: [(&str, u64); 4] = [
@@ -33,9 +39,11 @@ pub(super) struct Timing {
     requests: Laps,
     /// Requests timed, whole and in stages.
     seen: u64,
-    /// Whether the frame at hand brought a request: of a long one its end, and no grant for a long answer.
+    /// Whether the frame at hand brought a request: of a long one its end, and no grant for a long
+    /// answer.
     entered: bool,
-    /// Every other request is stamped between its stages. It is left out of the whole, which would hold the stamps too.
+    /// Every other request is stamped between its stages. It is left out of the whole, which would
+    /// hold the stamps too.
     staged: bool,
     marks: [u64; STAGES.len()],
     stages: [Laps; STAGES.len()],
@@ -81,9 +89,15 @@ impl Timing {
         self.seen += 1;
         if self.staged {
             let [entered, parsed, found, done] = std::mem::take(&mut self.marks);
-            // Requests that neither find nor append have no such mark; of a frame of many, these are the last one's.
+            // Requests that neither find nor append have no such mark; of a frame of many, these
+            // are the last one's.
             if [came, entered, parsed, found, done, left].is_sorted() {
-                let times = [(entered - came) + (left - done), parsed - entered, found - parsed, done - found];
+                let times = [
+                    (entered - came) + (left - done),
+                    parsed - entered,
+                    found - parsed,
+                    done - found,
+                ];
                 self.stages.iter_mut().zip(times).for_each(|(stage, ticks)| stage.push(ticks));
             }
         } else {
@@ -101,7 +115,8 @@ impl Timing {
         self.longest_round = self.longest_round.max(ticks);
     }
 
-    /// Its counters, of the calling thread, which is the master's; the next who asks is told of the requests and rounds since.
+    /// Its counters, of the calling thread, which is the master's; the next who asks is told of the
+    /// requests and rounds since.
     pub(super) fn counters(&mut self) -> Vec<(&'static str, u64)> {
         let account = ThreadAccount::read();
         let mut counters = vec![
@@ -133,14 +148,23 @@ impl Timing {
         counters
     }
 
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "times of a few ns to years")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "times of a few ns to years"
+    )]
     fn nanos(&self, ticks: u64) -> u64 {
         self.scale.nanos(ticks) as u64
     }
 }
 
-/// The mean of what was counted without what the counting itself did, in thousandths; 0 where that was more.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a mean of counts below 2^32")]
+/// The mean of what was counted without what the counting itself did, in thousandths; 0 where that
+/// was more.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a mean of counts below 2^32"
+)]
 fn events_milli(laps: &Laps, cost: u64) -> u64 {
     ((laps.mean() - cost as f64) * 1000.0) as u64
 }
@@ -190,7 +214,10 @@ mod tests {
         let mut laps = Laps::default();
         assert_eq!(events_milli(&laps, 0), 0);
         [12, 13].into_iter().for_each(|events| laps.push(events));
-        assert_eq!((events_milli(&laps, 0), events_milli(&laps, 4), events_milli(&laps, 13)), (12_500, 8_500, 0));
+        assert_eq!(
+            (events_milli(&laps, 0), events_milli(&laps, 4), events_milli(&laps, 13)),
+            (12_500, 8_500, 0)
+        );
     }
 
     #[test]

@@ -1,16 +1,17 @@
 //! Answers that wait for the log to become durable.
 //!
-//! An answer tells of a state; it may leave only when that state would survive a crash. So every answer that
-//! depends on something not yet durable waits here for the log's position at that moment: writes, but also reads of
-//! what was just written. Positions only grow, so the queue is in order by itself.
+//! An answer tells of a state; it may leave only when that state would survive a crash. So every
+//! answer that depends on something not yet durable waits here for the log's position at that
+//! moment: writes, but also reads of what was just written. Positions only grow, so the queue is in
+//! order by itself.
 
 use super::body::Body;
 use crate::shares::Shares;
 use sprat_rpc::{Reply, RequestId};
 use std::collections::VecDeque;
 
-/// Answers that wait, of which sessions have shares beside one each. Beyond, requests are turned away until
-/// the disk has caught up.
+/// Answers that wait, of which sessions have shares beside one each. Beyond, requests are turned
+/// away until the disk has caught up.
 pub const MAX_WAITING: usize = 65_536;
 
 /// An answer and the log position that it waits for.
@@ -47,7 +48,8 @@ impl Waiting {
     /// Has an answer wait until the log is durable up to `position`.
     pub(super) fn push(&mut self, position: u64, id: RequestId, reply: Reply<Body>) {
         self.shares.take(id.session());
-        // What waits for an earlier position may come later: it then waits a little longer than it must.
+        // What waits for an earlier position may come later: it then waits a little longer than it
+        // must.
         let position = self.queue.back().map_or(position, |last| position.max(last.position));
         self.queue.push_back(Waiter { position, id, reply });
     }

@@ -1,5 +1,5 @@
-//! Those who ask for a master's counters. They wait, for the rest of a turn, until the node tells what the network has
-//! counted: the master knows nothing of networks.
+//! Those who ask for a master's counters. They wait, for the rest of a turn, until the node tells
+//! what the network has counted: the master knows nothing of networks.
 
 use super::body::{Body, Held};
 use crate::answers::answer;
@@ -39,15 +39,16 @@ impl Watchers {
         !(self.requests.is_empty() && self.commands.is_empty())
     }
 
-    /// Answers all. `version` is the map's that the master serves; `retry` asks those to come later for whom there is no
-    /// room.
+    /// Answers all. `version` is the map's that the master serves; `retry` asks those to come later
+    /// for whom there is no room.
     pub(super) fn tell(&mut self, figures: &[Figure], version: u64, held: &mut Held, retry: u32) {
         for reply in self.commands.drain(..) {
             let _ = reply.send(figures.to_vec()); // who asked may have given up
         }
         for id in self.requests.drain(..) {
-            let fill =
-                |out: &mut Vec<u8>| figures.iter().for_each(|figure| push_counter(out, &figure.name, figure.value));
+            let fill = |out: &mut Vec<u8>| {
+                figures.iter().for_each(|figure| push_counter(out, &figure.name, figure.value))
+            };
             let outcome = match held.made.make(id.session(), fill) {
                 Some(body) => {
                     let reply = answer(Status::Ok, false, 0, version, Repeat::Retain);

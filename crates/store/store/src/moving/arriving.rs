@@ -22,7 +22,8 @@ const FEW: u64 = 64;
 /// Batches of changes after which it stands still however many are left.
 const MAX_BATCHES: u64 = 4096;
 
-/// Bytes that are asked for in a second at most: a tablet that moves is in no hurry, and those who read from either server are.
+/// Bytes that are asked for in a second at most: a tablet that moves is in no hurry, and those who
+/// read from either server are.
 const BYTES_A_SECOND: u64 = 24 << 20;
 
 /// How long an answer may take.
@@ -87,8 +88,8 @@ pub(crate) struct Arrivals {
 }
 
 impl Arrivals {
-    /// These are to move here now; who has them is among `members`. Returns those that have ended: of what is not served here now, what came
-    /// has to go.
+    /// These are to move here now; who has them is among `members`. Returns those that have ended:
+    /// of what is not served here now, what came has to go.
     pub(crate) fn assign(&mut self, orders: &[MoveOrder], members: &[Member]) -> Vec<Tablet> {
         let ended = self.arrivals.extract_if(.., |arrival| !orders.contains(&arrival.order));
         let ended = ended.map(|arrival| {
@@ -130,7 +131,11 @@ impl Arrivals {
                 *told = true;
                 worked = true;
                 let failure = (*failure).to_owned();
-                inbox.recovered(Recovered { order: arrival.order.id, since: arrival.since, failure });
+                inbox.recovered(Recovered {
+                    order: arrival.order.id,
+                    since: arrival.since,
+                    failure,
+                });
             }
         }
         worked
@@ -142,8 +147,16 @@ impl Arrivals {
     }
 
     /// A call has ended; returns whether it was one of these.
-    pub(crate) fn completed(&mut self, now: Nanos, call: CallId, result: Result<&[u8], CallFailure>) -> bool {
-        let Some(arrival) = self.arrivals.iter_mut().find(|arrival| arrival.call == Some(call)) else { return false };
+    pub(crate) fn completed(
+        &mut self,
+        now: Nanos,
+        call: CallId,
+        result: Result<&[u8], CallFailure>,
+    ) -> bool {
+        let Some(arrival) = self.arrivals.iter_mut().find(|arrival| arrival.call == Some(call))
+        else {
+            return false;
+        };
         arrival.call = None;
         if result.is_err() {
             self.left.extend(arrival.session.take());
@@ -193,7 +206,10 @@ impl Arrival {
 
     /// Whether it is to ask for something as soon as it may.
     fn asks(&self) -> bool {
-        matches!(self.step, Step::Asking) && self.call.is_none() && self.at == self.bytes.len() && !self.is_all
+        matches!(self.step, Step::Asking)
+            && self.call.is_none()
+            && self.at == self.bytes.len()
+            && !self.is_all
     }
 
     fn go_on(&mut self, log: &mut Log, totals: &mut Totals) -> bool {
@@ -213,7 +229,8 @@ impl Arrival {
                 true
             }
             Step::Raising => {
-                // Of what was removed nothing is written here: that versions go on behind it, only a head can tell.
+                // Of what was removed nothing is written here: that versions go on behind it, only
+                // a head can tell.
                 if !log.raise_version(self.least_version) && !log.roll_head() {
                     return false;
                 }
@@ -232,13 +249,18 @@ impl Arrival {
     /// Lets some of what came into the log; returns whether it could.
     fn let_in(&mut self, log: &mut Log, totals: &mut Totals) -> bool {
         for _ in 0..SLICE_ENTRIES {
-            let Some(rest) = self.bytes.get(self.at..).filter(|rest| !rest.is_empty()) else { break };
+            let Some(rest) = self.bytes.get(self.at..).filter(|rest| !rest.is_empty()) else {
+                break;
+            };
             let entry = Entry::parse(rest).expect("checked when it came");
             match adopt(log, &entry) {
                 Ok(()) => {}
                 Err(Full::Replication) => return false,
                 Err(Full::Memory | Full::Disk) => {
-                    self.step = Step::Ended { told: false, failure: "it does not fit into that server's memory" };
+                    self.step = Step::Ended {
+                        told: false,
+                        failure: "it does not fit into that server's memory",
+                    };
                     return true;
                 }
             }
@@ -259,16 +281,22 @@ impl Arrival {
             self.session = caller.connect(from.address).ok();
         }
         let collected = Collected { after: self.after.into(), batch: self.batch.into() };
-        let request = Request::Collect { order: self.order.id, stage: self.stage, from: &collected };
+        let request =
+            Request::Collect { order: self.order.id, stage: self.stage, from: &collected };
         let (header, key, _) = request.parts();
         let parts = [header.as_bytes(), key];
-        self.call = self.session.and_then(|session| caller.call(session, &parts, now + PATIENCE).ok());
+        self.call =
+            self.session.and_then(|session| caller.call(session, &parts, now + PATIENCE).ok());
     }
 
     /// An answer has come; false when it is none to go on with, and the same has to be asked again.
     fn take(&mut self, answer: Option<Answer<'_>>) -> bool {
-        let Some(answer) = answer.filter(|answer| answer.status == Status::Ok) else { return false };
-        let Some((least_version, entries)) = answer.body.split_first_chunk::<8>() else { return false };
+        let Some(answer) = answer.filter(|answer| answer.status == Status::Ok) else {
+            return false;
+        };
+        let Some((least_version, entries)) = answer.body.split_first_chunk::<8>() else {
+            return false;
+        };
         if !is_of(self.order.tablet.table, entries) {
             return false;
         }
@@ -279,7 +307,9 @@ impl Arrival {
         (self.at, self.retry_at) = (0, self.asked_at + paid);
         match (self.stage, answer.more) {
             (Stage::Completions | Stage::Objects, true) => self.after = answer.number,
-            (Stage::Completions, false) => (self.stage, self.after) = (Stage::Objects, Collected::FROM_START),
+            (Stage::Completions, false) => {
+                (self.stage, self.after) = (Stage::Objects, Collected::FROM_START)
+            }
             (Stage::Objects, false) => (self.stage, self.batch) = (Stage::Changes, 1),
             (Stage::Changes, _) => {
                 if answer.number <= FEW || self.batch >= MAX_BATCHES {

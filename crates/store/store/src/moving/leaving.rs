@@ -8,7 +8,8 @@ use sprat_wire::tablet::Tablet;
 use sprat_wire::value::ValueType;
 use std::collections::BTreeSet;
 
-/// Bytes of entries that are given at once, unless one alone is longer: some 30 us of either server.
+/// Bytes of entries that are given at once, unless one alone is longer: some 30 us of either
+/// server.
 const GIVE_BYTES: usize = 8 << 10;
 
 /// Entries that are given at once.
@@ -48,7 +49,8 @@ pub(crate) struct Leaving {
 }
 
 impl Leaving {
-    /// These are to move away now. One that is not among them any more stays, and goes on, or is another's already.
+    /// These are to move away now. One that is not among them any more stays, and goes on, or is
+    /// another's already.
     pub(crate) fn assign(&mut self, orders: &[MoveOrder]) {
         self.departures.retain(|departure| orders.contains(&departure.order));
         for &order in orders {
@@ -68,29 +70,41 @@ impl Leaving {
     pub(crate) fn describe(&self) -> String {
         let departure = |Departure { order, changed, batch, frozen, .. }: &Departure| {
             let (tablet, to) = (order.tablet, order.to);
-            format!("{tablet} leaves for server {to}, batch {batch}, {} changes, frozen {frozen}", changed.len())
+            format!(
+                "{tablet} leaves for server {to}, batch {batch}, {} changes, frozen {frozen}",
+                changed.len()
+            )
         };
         self.departures.iter().map(departure).collect::<Vec<_>>().join("; ")
     }
 
-    /// Whether a request has to wait, whose object is at `position` of `tablet`: that stands still, or changes faster than it can be told.
+    /// Whether a request has to wait, whose object is at `position` of `tablet`: that stands still,
+    /// or changes faster than it can be told.
     pub(crate) fn holds_back(&self, request: &Request<'_>, tablet: Tablet, position: u64) -> bool {
-        self.departures.iter().filter(|departure| departure.order.tablet.table == tablet.table).any(|departure| {
-            let range = departure.order.tablet.range;
-            let concerns = match request {
-                Request::Scan { .. } => range.overlap(tablet.range).is_some(),
-                _ => range.contains(position),
-            };
-            let is_behind = request.changes_object() && departure.changed.len() >= MAX_CHANGED;
-            concerns && (departure.frozen || is_behind)
-        })
+        self.departures.iter().filter(|departure| departure.order.tablet.table == tablet.table).any(
+            |departure| {
+                let range = departure.order.tablet.range;
+                let concerns = match request {
+                    Request::Scan { .. } => range.overlap(tablet.range).is_some(),
+                    _ => range.contains(position),
+                };
+                let is_behind = request.changes_object() && departure.changed.len() >= MAX_CHANGED;
+                concerns && (departure.frozen || is_behind)
+            },
+        )
     }
 
     /// An object has changed, by an operation that may have an id.
     ///
     /// # Panics
     /// When its tablet stands still.
-    pub(crate) fn note(&mut self, log: &Log, table: u32, key: &[u8], operation: Option<&OperationId>) {
+    pub(crate) fn note(
+        &mut self,
+        log: &Log,
+        table: u32,
+        key: &[u8],
+        operation: Option<&OperationId>,
+    ) {
         let position = log.hash(table, key).reverse_bits();
         for departure in &mut self.departures {
             let tablet = departure.order.tablet;
@@ -102,8 +116,8 @@ impl Leaving {
         }
     }
 
-    /// Gives what is asked for: the least version of new objects, then entries. `None` when there is no such move, or what is asked for is
-    /// long past.
+    /// Gives what is asked for: the least version of new objects, then entries. `None` when there
+    /// is no such move, or what is asked for is long past.
     pub(crate) fn give(
         &mut self,
         log: &Log,
@@ -114,7 +128,9 @@ impl Leaving {
         let departure = departures.iter_mut().find(|departure| departure.order.id == order)?;
         out.extend_from_slice(&log.least_version().to_le_bytes());
         match stage {
-            Stage::Completions | Stage::Objects => Some(departure.copy(log, stage, from.after.get(), found, out)),
+            Stage::Completions | Stage::Objects => {
+                Some(departure.copy(log, stage, from.after.get(), found, out))
+            }
             Stage::Changes | Stage::Rest => {
                 departure.frozen |= stage == Stage::Rest;
                 departure.tell(log, from.batch.get(), out)
@@ -125,7 +141,14 @@ impl Leaving {
 
 impl Departure {
     /// Objects or completions behind a position.
-    fn copy(&self, log: &Log, stage: Stage, after: u64, found: &mut Vec<Ref>, out: &mut Vec<u8>) -> Given {
+    fn copy(
+        &self,
+        log: &Log,
+        stage: Stage,
+        after: u64,
+        found: &mut Vec<Ref>,
+        out: &mut Vec<u8>,
+    ) -> Given {
         let Tablet { table, range } = self.order.tablet;
         let (table, before, last) = match stage {
             Stage::Completions => (table | COMPLETIONS, None, u64::MAX),
@@ -138,7 +161,8 @@ impl Departure {
         Given { number: next.unwrap_or(0), more: next.is_some() }
     }
 
-    /// An object, or a completion: of one that may yet turn out not to count, if it is of another tablet, no more than that it was begun.
+    /// An object, or a completion: of one that may yet turn out not to count, if it is of another
+    /// tablet, no more than that it was begun.
     fn push_known(&self, log: &Log, found: Ref, out: &mut Vec<u8>) {
         let entry = log.entry(found);
         let position = Completion::of(&entry).and_then(|completion| completion.position);
@@ -174,7 +198,18 @@ impl Departure {
                 None => {
                     let version = log.least_version() - 1;
                     let (kind, value_type) = (Kind::Tombstone, ValueType::Bytes);
-                    push(out, &Entry { kind, successor: false, table, version, key, value: &[0; 8], value_type });
+                    push(
+                        out,
+                        &Entry {
+                            kind,
+                            successor: false,
+                            table,
+                            version,
+                            key,
+                            value: &[0; 8],
+                            value_type,
+                        },
+                    );
                 }
             }
             self.given.push(changed);

@@ -1,4 +1,5 @@
-//! Completions of a log that is brought back, held until all else of it is here: the last of each lane.
+//! Completions of a log that is brought back, held until all else of it is here: the last of each
+//! lane.
 
 use sprat_log::{Full, Log};
 use sprat_wire::once::{COMPLETION_KEY_BYTES, Completion, MAX_COMPLETION};
@@ -33,21 +34,31 @@ impl Completions {
         self.0.len()
     }
 
-    /// Keeps what is known of a lane's last operation, by table of completions, key and sequence number.
-    pub(super) fn hold(&mut self, (table, key, sequence): (u32, &[u8], u64), completion: &Completion<'_>) {
+    /// Keeps what is known of a lane's last operation, by table of completions, key and sequence
+    /// number.
+    pub(super) fn hold(
+        &mut self,
+        (table, key, sequence): (u32, &[u8], u64),
+        completion: &Completion<'_>,
+    ) {
         let key = key.try_into().expect("a completion's key");
         let mut told = Told { sequence, value: [0; MAX_COMPLETION], len: 0 };
         told.len = completion.encode(&mut told.value);
-        let is_last =
-            |known: &Told| known.sequence < sequence || known.sequence == sequence && known.completion().is_begun();
+        let is_last = |known: &Told| {
+            known.sequence < sequence || known.sequence == sequence && known.completion().is_begun()
+        };
         if self.0.get(&(table, key)).is_none_or(is_last) {
             self.0.insert((table, key), told);
         }
     }
 
-    /// Writes one of them into `log`, unless that knows as much; false when there are no more. One that may turn out not to count is
-    /// added to `completed`.
-    pub(super) fn write_one(&mut self, log: &mut Log, completed: &mut Vec<Named>) -> Result<bool, Full> {
+    /// Writes one of them into `log`, unless that knows as much; false when there are no more. One
+    /// that may turn out not to count is added to `completed`.
+    pub(super) fn write_one(
+        &mut self,
+        log: &mut Log,
+        completed: &mut Vec<Named>,
+    ) -> Result<bool, Full> {
         let Some(next) = self.0.first_entry() else { return Ok(false) };
         let (&(table, key), told) = (next.key(), next.get());
         let (sequence, completion) = (told.sequence, told.completion());

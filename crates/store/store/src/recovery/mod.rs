@@ -1,4 +1,5 @@
-//! Bringing back what a server had that is gone, from the replicas that other servers keep of its log.
+//! Bringing back what a server had that is gone, from the replicas that other servers keep of its
+//! log.
 
 mod completions;
 mod plan;

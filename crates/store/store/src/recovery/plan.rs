@@ -1,9 +1,11 @@
-//! Which replicas make up the log of a master that is gone, or what of it is lost: a pure function of what backups say.
+//! Which replicas make up the log of a master that is gone, or what of it is lost: a pure function
+//! of what backups say.
 //!
-//! The rules are those of [decision 15](../../../../../docs/decisions/0015-replicas-and-leases.md). A log has always an
-//! open head: so the newest head that is found must be open, or a newer one is missing. An open replica counts if nothing can
-//! have been acknowledged without it: if its segment is a head, not below `min_open`, and either the newest, or the
-//! one before while the newest has nothing but its header.
+//! The rules are those of [decision 15](../../../../../docs/decisions/0015-replicas-and-leases.md).
+//! A log has always an open head: so the newest head that is found must be open, or a newer one is
+//! missing. An open replica counts if nothing can have been acknowledged without it: if its segment
+//! is a head, not below `min_open`, and either the newest, or the one before while the newest has
+//! nothing but its header.
 
 use sprat_wire::op::ReplicaRecord;
 use std::collections::BTreeMap;
@@ -33,7 +35,8 @@ pub struct Source {
     pub len: u32,
     /// Who has all of them.
     pub servers: Vec<u32>,
-    /// Who has the same told in another number of bytes, and that number: copies, made when replicas were lost.
+    /// Who has the same told in another number of bytes, and that number: copies, made when
+    /// replicas were lost.
     pub copies: Vec<(u32, u32)>,
 }
 
@@ -42,7 +45,8 @@ pub struct Source {
 pub struct Plan {
     /// Its segments, newest first; the first is the newest head.
     pub sources: Vec<Source>,
-    /// Of these heads all that is left lost its backup's memory once: what was written in the last second before that may be missing.
+    /// Of these heads all that is left lost its backup's memory once: what was written in the last
+    /// second before that may be missing.
     pub unsure: Vec<u64>,
 }
 
@@ -73,7 +77,8 @@ impl Inventory {
         }
     }
 
-    /// The newest head and who has most of it: its first entry is the digest that [`plan`](Self::plan) wants.
+    /// The newest head and who has most of it: its first entry is the digest that
+    /// [`plan`](Self::plan) wants.
     #[must_use]
     pub fn newest_head(&self) -> Option<Source> {
         let heads = self.segments.iter().rev().filter(|(_, held)| held.iter().any(is_head));
@@ -81,8 +86,8 @@ impl Inventory {
         Some(longest(segment, held.iter().filter(|held| is_head(held))).0)
     }
 
-    /// What makes up the log: `digest` are the segments that the newest head lists, itself among them, and `header` the bytes of
-    /// its first entry. Open heads below `min_open` are void.
+    /// What makes up the log: `digest` are the segments that the newest head lists, itself among
+    /// them, and `header` the bytes of its first entry. Open heads below `min_open` are void.
     ///
     /// # Errors
     /// [`Lost`].
@@ -90,13 +95,17 @@ impl Inventory {
         let newest = self.newest_head().ok_or(Lost::Everything)?;
         let head = newest.segment;
         let held = &self.segments[&head];
-        if held.iter().any(|held| held.record.sealed) || head < min_open || digest.binary_search(&head).is_err() {
+        if held.iter().any(|held| held.record.sealed)
+            || head < min_open
+            || digest.binary_search(&head).is_err()
+        {
             return Err(Lost::Head(head));
         }
         let mut plan = Plan::default();
         plan.add(longest(head, held.iter().filter(|held| is_head(held))));
         let is_empty = newest.len as usize <= header;
-        let before = digest.iter().rev().copied().find(|&segment| segment < head && self.is_head(segment));
+        let before =
+            digest.iter().rev().copied().find(|&segment| segment < head && self.is_head(segment));
         for &segment in digest.iter().rev().filter(|&&segment| segment != head) {
             let lost = Lost::Segment { segment, head };
             let held = self.segments.get(&segment).ok_or_else(|| lost.clone())?;
@@ -133,16 +142,19 @@ fn is_head(held: &Held) -> bool {
     held.record.head && held.record.len > 0
 }
 
-/// The longest of some replicas and all that are as long; those whose backup lost its memory only if there are no others,
-/// and then that is said.
+/// The longest of some replicas and all that are as long; those whose backup lost its memory only
+/// if there are no others, and then that is said.
 fn longest<'a>(segment: u64, held: impl Iterator<Item = &'a Held> + Clone) -> (Source, bool) {
     let unsure = held.clone().all(|held| held.record.unsure);
     let counted = held.filter(|held| held.record.unsure == unsure);
     let len = counted.clone().map(|held| held.record.len).max().unwrap_or(0);
-    let mut servers: Vec<u32> = counted.filter(|held| held.record.len == len).map(|held| held.server).collect();
-    // All who recover ask the same one for a segment, which reads and sorts it once, and another for the next.
+    let mut servers: Vec<u32> =
+        counted.filter(|held| held.record.len == len).map(|held| held.server).collect();
+    // All who recover ask the same one for a segment, which reads and sorts it once, and another
+    // for the next.
     servers.sort_unstable();
-    let first = usize::try_from(segment % servers.len().max(1) as u64).expect("less than there are servers");
+    let first = usize::try_from(segment % servers.len().max(1) as u64)
+        .expect("less than there are servers");
     servers.rotate_left(first);
     (Source { segment, len, servers, copies: Vec::new() }, unsure)
 }

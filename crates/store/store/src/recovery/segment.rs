@@ -52,7 +52,8 @@ impl Loading {
         header.filter(|header| header.id == self.source.segment).ok_or(BadReplica::Header)
     }
 
-    /// All has come: whether it is the `total` bytes that were told of, and each entry what it should be.
+    /// All has come: whether it is the `total` bytes that were told of, and each entry what it
+    /// should be.
     pub(super) fn check(&mut self, total: u64) -> Result<SegmentHeader, BadReplica> {
         if self.bytes.len() as u64 != total {
             return Err(BadReplica::Length(self.bytes.len(), total));
@@ -60,7 +61,8 @@ impl Loading {
         let header = self.check_header()?;
         let mut at = self.at;
         while at < self.bytes.len() {
-            let entry = Entry::parse_checked(&self.bytes[at..]).map_err(|_| BadReplica::Entry(at))?;
+            let entry =
+                Entry::parse_checked(&self.bytes[at..]).map_err(|_| BadReplica::Entry(at))?;
             if entry.kind == Kind::Segment {
                 return Err(BadReplica::Entry(at));
             }

@@ -1,5 +1,5 @@
-//! Recovering what a server had, by one that lives: it fences the dead one's log at every backup, finds its segments, reads
-//! them, and writes what counts into its own log.
+//! Recovering what a server had, by one that lives: it fences the dead one's log at every backup,
+//! finds its segments, reads them, and writes what counts into its own log.
 
 use super::completions::{Completions, Named};
 use super::plan::{Inventory, Lost, Source};
@@ -13,7 +13,9 @@ use sprat_rpc::{CallFailure, CallId, SessionId};
 use sprat_wire::SEGMENT_BYTES;
 use sprat_wire::entry::{Entry, Kind};
 use sprat_wire::once::{COMPLETIONS, Completion};
-use sprat_wire::op::{Answer, BackupRequest, Records, RecoveryOrder, ReplicaId, Request, Selection, Status};
+use sprat_wire::op::{
+    Answer, BackupRequest, Records, RecoveryOrder, ReplicaId, Request, Selection, Status,
+};
 use sprat_wire::tablet::Tablet;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
@@ -64,7 +66,8 @@ pub struct Report {
     pub entries: u64,
     /// Objects written into the log here.
     pub objects: u64,
-    /// Replicas that were not what they should be, by backup, segment and what was wrong: others were read instead.
+    /// Replicas that were not what they should be, by backup, segment and what was wrong: others
+    /// were read instead.
     pub bad: Vec<(u32, u64, BadReplica)>,
     /// Heads of which the last second may be missing: their backups lost their memory.
     pub unsure: Vec<u64>,
@@ -121,11 +124,14 @@ pub struct Recovery {
 }
 
 impl Recovery {
-    /// Begins; `members` are the backups that there are, this node's own among them. Keys are hashed with `seed`.
+    /// Begins; `members` are the backups that there are, this node's own among them. Keys are
+    /// hashed with `seed`.
     #[must_use]
     pub fn new(order: RecoveryOrder, members: &[Member], seed: u64) -> Self {
-        let selection = Selection::encode(seed, order.askers, order.tablets.iter().map(|&(tablet, _)| tablet));
-        let backups: BTreeMap<_, _> = members.iter().map(|&member| (member.server, (member, None))).collect();
+        let selection =
+            Selection::encode(seed, order.askers, order.tablets.iter().map(|&(tablet, _)| tablet));
+        let backups: BTreeMap<_, _> =
+            members.iter().map(|&member| (member.server, (member, None))).collect();
         Self {
             unasked: backups.keys().copied().collect(),
             order,
@@ -152,15 +158,18 @@ impl Recovery {
     /// What came of it; `None` while it goes on.
     #[must_use]
     pub fn outcome(&self) -> Option<Result<&Report, &Failure>> {
-        matches!(self.stage, Stage::Ended).then(|| self.failure.as_ref().map_or(Ok(&self.report), Err))
+        matches!(self.stage, Stage::Ended)
+            .then(|| self.failure.as_ref().map_or(Ok(&self.report), Err))
     }
 
-    /// The sessions that it has with backups, to be closed when it has ended or is about to be dropped.
+    /// The sessions that it has with backups, to be closed when it has ended or is about to be
+    /// dropped.
     pub fn take_sessions(&mut self) -> impl Iterator<Item = SessionId> {
         self.backups.values_mut().filter_map(|(_, session)| session.take())
     }
 
-    /// How far it is: a word for what it is at, the segments read and replayed, and those left as far as is known.
+    /// How far it is: a word for what it is at, the segments read and replayed, and those left as
+    /// far as is known.
     #[must_use]
     pub fn progress(&self) -> (&'static str, u64, u64) {
         let stage = match self.stage {
@@ -180,12 +189,19 @@ impl Recovery {
         let stage = match &self.stage {
             Stage::Fencing => "fencing".to_owned(),
             Stage::Header(source) => format!("reading the header of {source:?}"),
-            Stage::Replaying => format!("replaying, {} to be read", self.waiting.len() + self.loading.len()),
+            Stage::Replaying => {
+                format!("replaying, {} to be read", self.waiting.len() + self.loading.len())
+            }
             Stage::Completing => format!("{} completions to be written", self.completions.len()),
             Stage::Settling(position) => format!("until position {position} is durable"),
             Stage::Ended => format!("ended, {:?}", self.failure),
         };
-        format!("{stage}, {} calls under way, {} silent, {:?}", self.calls.len(), self.silent, self.report)
+        format!(
+            "{stage}, {} calls under way, {} silent, {:?}",
+            self.calls.len(),
+            self.silent,
+            self.report
+        )
     }
 
     fn fail(&mut self, failure: Failure) {
@@ -230,13 +246,20 @@ impl Recovery {
         match &self.stage {
             Stage::Fencing => {
                 while let Some(server) = self.unasked.pop_front() {
-                    self.ask(now, server, BackupRequest::Fence { master }, Purpose::Fence { server }, caller);
+                    self.ask(
+                        now,
+                        server,
+                        BackupRequest::Fence { master },
+                        Purpose::Fence { server },
+                        caller,
+                    );
                 }
                 self.all_have_answered();
             }
             Stage::Header(source) if self.calls.is_empty() => {
                 let (segment, server) = (source.segment, source.servers[0]);
-                let request = BackupRequest::Read { replica: ReplicaId { master, segment }, offset: 0 };
+                let request =
+                    BackupRequest::Read { replica: ReplicaId { master, segment }, offset: 0 };
                 self.ask(now, server, request, Purpose::Header { server }, caller);
             }
             Stage::Replaying => {
@@ -266,8 +289,16 @@ impl Recovery {
         }
     }
 
-    fn ask(&mut self, now: Nanos, server: u32, request: BackupRequest<'_>, purpose: Purpose, caller: &mut dyn Caller) {
-        let (member, session) = self.backups.get_mut(&server).expect("one of those that were given");
+    fn ask(
+        &mut self,
+        now: Nanos,
+        server: u32,
+        request: BackupRequest<'_>,
+        purpose: Purpose,
+        caller: &mut dyn Caller,
+    ) {
+        let (member, session) =
+            self.backups.get_mut(&server).expect("one of those that were given");
         if session.is_none() {
             *session = caller.connect(member.address).ok();
         }
@@ -286,7 +317,10 @@ impl Recovery {
     pub fn completed(&mut self, call: CallId, result: Result<&[u8], CallFailure>) -> bool {
         let Some(purpose) = self.calls.remove(&call) else { return false };
         if !matches!(self.stage, Stage::Ended) {
-            self.answered(purpose, result.ok().and_then(Answer::parse).filter(|answer| answer.status == Status::Ok));
+            self.answered(
+                purpose,
+                result.ok().and_then(Answer::parse).filter(|answer| answer.status == Status::Ok),
+            );
         }
         true
     }
@@ -358,7 +392,11 @@ impl Recovery {
 
     /// A piece of a segment has come, or has not.
     fn read(&mut self, segment: u64, server: u32, answer: Option<Answer<'_>>) {
-        let Some(loading) = self.loading.iter_mut().find(|loading| loading.source.segment == segment) else { return };
+        let Some(loading) =
+            self.loading.iter_mut().find(|loading| loading.source.segment == segment)
+        else {
+            return;
+        };
         loading.asked = false;
         let piece = answer.map_or(&[][..], |answer| answer.body);
         let room = SEGMENT_BYTES - loading.bytes.len();
@@ -387,7 +425,8 @@ impl Recovery {
     /// The tablets of a table that are brought back and of which entries in a segment count.
     fn ours(&self, table: u32, segment: u64) -> impl Iterator<Item = Tablet> + Clone {
         let from = self.order.tablets.partition_point(|(tablet, _)| tablet.table < table);
-        let ours = self.order.tablets[from..].iter().take_while(move |(tablet, _)| tablet.table == table);
+        let ours =
+            self.order.tablets[from..].iter().take_while(move |(tablet, _)| tablet.table == table);
         ours.filter(move |(_, since)| *since <= segment).map(|&(tablet, _)| tablet)
     }
 
@@ -399,18 +438,23 @@ impl Recovery {
         first.range.is_all() || ours.any(|tablet| tablet.range.contains(position()))
     }
 
-    /// What counts here of a completion in a segment: if it is of another tablet, or from before this one was there, that it was begun.
+    /// What counts here of a completion in a segment: if it is of another tablet, or from before
+    /// this one was there, that it was begun.
     fn wanted<'a>(&self, entry: &Entry<'a>, segment: u64) -> Option<Completion<'a>> {
         let completion = Completion::of(entry)?;
         let mut ours = self.ours(entry.table & !COMPLETIONS, segment).peekable();
         ours.peek()?;
-        let is_ours = completion.position.is_none_or(|position| ours.any(|tablet| tablet.range.contains(position)));
+        let is_ours = completion
+            .position
+            .is_none_or(|position| ours.any(|tablet| tablet.range.contains(position)));
         Some(if is_ours { completion } else { Completion::BEGUN })
     }
 
-    /// Replays some entries of a segment that is whole: newest segments first, so that most versions need not be written twice.
+    /// Replays some entries of a segment that is whole: newest segments first, so that most
+    /// versions need not be written twice.
     fn replay(&mut self, log: &mut Log) -> bool {
-        let Some(at) = self.loading.iter().position(|loading| loading.is_whole() && !loading.asked) else {
+        let Some(at) = self.loading.iter().position(|loading| loading.is_whole() && !loading.asked)
+        else {
             if self.loading.is_empty() && self.waiting.is_empty() {
                 (self.graves, self.spare) = (HashMap::new(), Vec::new());
                 self.stage = Stage::Completing;
@@ -450,14 +494,16 @@ impl Recovery {
         true
     }
 
-    /// Writes some of the completions. They come last: were they here when an attempt fails, and the next one read the end of the log from
-    /// another replica, which has less, they would tell of what is not here.
+    /// Writes some of the completions. They come last: were they here when an attempt fails, and
+    /// the next one read the end of the log from another replica, which has less, they would
+    /// tell of what is not here.
     fn complete(&mut self, log: &mut Log) -> bool {
         for _ in 0..SLICE_ENTRIES {
             match self.completions.write_one(log, &mut self.completed) {
                 Ok(true) => {}
                 Ok(false) => {
-                    // Of what was removed nothing is written here: that versions go on behind it, only a head can tell.
+                    // Of what was removed nothing is written here: that versions go on behind it,
+                    // only a head can tell.
                     if !log.raise_version(self.safe_version) && !log.roll_head() {
                         return false;
                     }
@@ -475,7 +521,8 @@ impl Recovery {
     }
 }
 
-/// Looks at one entry more of a segment, [`AHEAD`] before it is replayed: at the beginning at that many.
+/// Looks at one entry more of a segment, [`AHEAD`] before it is replayed: at the beginning at that
+/// many.
 fn look_ahead(expected: &mut Expected<NEARER>, log: &Log, loading: &mut Loading) {
     let entries = if loading.is_begun() { 1 } else { AHEAD };
     for _ in 0..entries {
@@ -485,13 +532,21 @@ fn look_ahead(expected: &mut Expected<NEARER>, log: &Log, loading: &mut Loading)
 }
 
 /// Takes an entry into `log`, unless it is of the past; returns whether an object was written.
-fn adopt(log: &mut Log, graves: &mut HashMap<(u32, Box<[u8]>), u64>, entry: &Entry<'_>) -> Result<bool, Full> {
+fn adopt(
+    log: &mut Log,
+    graves: &mut HashMap<(u32, Box<[u8]>), u64>,
+    entry: &Entry<'_>,
+) -> Result<bool, Full> {
     let Entry { table, key, value, value_type, version, .. } = *entry;
     if entry.kind == Kind::Object {
         // Most logs have few removals, and a key is copied to be looked for.
         let last = if graves.is_empty() { None } else { graves.get(&(table, Box::from(key))) };
         let buried = last.is_some_and(|&last| last >= version);
-        return if buried { Ok(false) } else { log.adopt(table, key, (value_type, value), version) };
+        return if buried {
+            Ok(false)
+        } else {
+            log.adopt(table, key, (value_type, value), version)
+        };
     }
     let known = log.find(table, key).map(|known| log.entry(known).version);
     if known.is_some_and(|known| known <= version) {

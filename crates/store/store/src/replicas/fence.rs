@@ -10,11 +10,12 @@ use sprat_wire::MAX_SEGMENT_ID;
 use sprat_wire::op::{ReplicaId, ReplicaRecord, Status, push_replica};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Frames that replicas leave to fences: so many masters can be fenced when replicas have taken all others. Further fences would
-/// be kept in memory alone.
+/// Frames that replicas leave to fences: so many masters can be fenced when replicas have taken all
+/// others. Further fences would be kept in memory alone.
 pub const FENCE_FRAMES: u32 = 2;
 
-/// Most fenced masters remembered. Ids are never used again, so beyond that those are forgotten that have nothing here.
+/// Most fenced masters remembered. Ids are never used again, so beyond that those are forgotten
+/// that have nothing here.
 const MAX_FENCES: usize = 65_536;
 
 /// Most fences that wait for the disk at a time.
@@ -73,12 +74,15 @@ impl<D: Disk> Replicas<D> {
     /// Replicas of a master, damaged ones too.
     pub(super) fn of_master(&self, master: u32) -> impl Iterator<Item = (u64, &Kept)> {
         let last = ReplicaId { master, segment: MAX_SEGMENT_ID }.word();
-        self.kept.range(word(master)..=last).map(|(word, kept)| (ReplicaId::of_word(*word).segment, kept))
+        self.kept
+            .range(word(master)..=last)
+            .map(|(word, kept)| (ReplicaId::of_word(*word).segment, kept))
     }
 
     /// What there is of a master, in words.
     pub fn describe(&self, master: u32) -> String {
-        let kept = self.of_master(master).map(|(segment, kept)| format!("{segment}: {}", kept.describe()));
+        let kept =
+            self.of_master(master).map(|(segment, kept)| format!("{segment}: {}", kept.describe()));
         kept.collect::<Vec<_>>().join("; ")
     }
 
@@ -98,7 +102,8 @@ impl<D: Disk> Replicas<D> {
                 return self.refuse("too many masters are being recovered at once");
             }
             let guards = self.of_master(master).next().is_some();
-            let fence = if guards && self.failure().is_none() { Fence::Unwritten } else { Fence::Memory };
+            let fence =
+                if guards && self.failure().is_none() { Fence::Unwritten } else { Fence::Memory };
             self.fences.masters.insert(master, fence);
             self.fences.unwritten += usize::from(fence == Fence::Unwritten);
         }
@@ -114,9 +119,13 @@ impl<D: Disk> Replicas<D> {
     fn tell(&mut self, session: u32, master: u32) -> Outcome<u32> {
         let records = self.records(master);
         let count = u32::try_from(records.len()).expect("fewer than MAX_FRAMES");
-        let body = self.bodies.make(session, |out| records.iter().for_each(|record| push_replica(out, record)));
+        let body = self
+            .bodies
+            .make(session, |out| records.iter().for_each(|record| push_replica(out, record)));
         match body {
-            Some(body) => Outcome::Reply(answer(Status::Ok, false, count, 0, Repeat::Reexecute).with_body(body)),
+            Some(body) => Outcome::Reply(
+                answer(Status::Ok, false, count, 0, Repeat::Reexecute).with_body(body),
+            ),
             None => Outcome::Retry(BUSY_MICROS),
         }
     }
@@ -172,7 +181,11 @@ impl<D: Disk> Replicas<D> {
 
     /// Forgets fences that were on disk for masters of whom nothing is here.
     pub(super) fn drop_idle_fences(&mut self) {
-        let idle: Vec<u32> = self.fences.masters().filter(|master| self.of_master(*master).next().is_none()).collect();
+        let idle: Vec<u32> = self
+            .fences
+            .masters()
+            .filter(|master| self.of_master(*master).next().is_none())
+            .collect();
         for master in idle {
             self.end_fence(master);
             self.fences.masters.remove(&master);
@@ -184,11 +197,9 @@ impl<D: Disk> Replicas<D> {
         if self.fences.masters.len() < MAX_FENCES {
             return;
         }
-        let idle = self
-            .fences
-            .masters
-            .iter()
-            .find(|(master, fence)| **fence == Fence::Memory && self.of_master(**master).next().is_none());
+        let idle = self.fences.masters.iter().find(|(master, fence)| {
+            **fence == Fence::Memory && self.of_master(**master).next().is_none()
+        });
         if let Some(master) = idle.map(|(master, _)| *master) {
             self.fences.masters.remove(&master);
         }

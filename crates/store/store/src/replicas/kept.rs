@@ -98,7 +98,8 @@ impl Kept {
 
     /// The disk has got so far.
     pub(super) fn progress(&mut self, progress: &Progress) {
-        (self.written, self.framed, self.incarnation) = (progress.up_to, progress.framed, progress.incarnation);
+        (self.written, self.framed, self.incarnation) =
+            (progress.up_to, progress.framed, progress.incarnation);
         self.seal_written |= progress.sealed;
     }
 
@@ -109,7 +110,11 @@ impl Kept {
 
     /// Whether it is all of its segment, on disk, and counts.
     pub(super) fn is_whole(&self) -> bool {
-        self.damage().is_none() && self.seal_written && self.is_written() && !self.unsure && (self.counts || !self.head)
+        self.damage().is_none()
+            && self.seal_written
+            && self.is_written()
+            && !self.unsure
+            && (self.counts || !self.head)
     }
 
     /// Bytes that it takes of its frame.

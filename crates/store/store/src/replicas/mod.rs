@@ -1,27 +1,33 @@
-//! Keeps replicas of other masters' segments on one disk, and gives them to those who recover a master.
+//! Keeps replicas of other masters' segments on one disk, and gives them to those who recover a
+//! master.
 //!
 //! [`Replicas`] answers [`BackupRequest`]s over a [`Backup`] of replicas.
 //!
 //! # When a write is answered
-//! Under [`Sync`](Durability::Sync) when the disk has it. Under [`Buffered`](Durability::Buffered) at once: a commit hands it to
-//! the kernel within [`FLUSH`], and a sync follows within [`SYNC_INTERVAL`](crate::backup::SYNC_INTERVAL). What was acknowledged
-//! can be read as long as the disk can be: a read waits for the commit that it needs.
+//! Under [`Sync`](Durability::Sync) when the disk has it. Under [`Buffered`](Durability::Buffered)
+//! at once: a commit hands it to the kernel within [`FLUSH`], and a sync follows within
+//! [`SYNC_INTERVAL`](crate::backup::SYNC_INTERVAL). What was acknowledged can be read as long as
+//! the disk can be: a read waits for the commit that it needs.
 //!
-//! A disk that refuses ends writing for good, as the backup says. Reads go on, of what the disk has.
+//! A disk that refuses ends writing for good, as the backup says. Reads go on, of what the disk
+//! has.
 //!
 //! # What a restart leaves
-//! Replicas of an earlier life can be read and freed. None can be appended to: the backup may have lost bytes that it had
-//! acknowledged, and the master, which hears [`NotFound`](Status::NotFound), makes another replica. Under `Buffered` one that is
-//! not sealed is *unsure*, unless the file was closed in order.
+//! Replicas of an earlier life can be read and freed. None can be appended to: the backup may have
+//! lost bytes that it had acknowledged, and the master, which hears [`NotFound`](Status::NotFound),
+//! makes another replica. Under `Buffered` one that is not sealed is *unsure*, unless the file was
+//! closed in order.
 //!
 //! # Why a fence is on disk
-//! Who recovers a master [fences](BackupRequest::Fence) it first: its writes are refused from then on. Were that forgotten in a
-//! restart, the master, if it lives after all, could still acknowledge nothing: its open replicas here are of an earlier life,
-//! and without them it must have a roll confirmed by the coordinator, which knows that it is dead
-//! ([decision 15](../../../../../docs/decisions/0015-replicas-and-leases.md)). But it could *begin* the same
-//! segment again, and thereby have the replica freed that somebody is about to recover from. So a fence is written down before it
-//! is answered: as a sealed replica of the master's segment [`FENCE`], which no log has, in a frame of its own. It goes when
-//! the last replica of that master is freed, for there is nothing left to guard then; the process goes on refusing.
+//! Who recovers a master [fences](BackupRequest::Fence) it first: its writes are refused from then
+//! on. Were that forgotten in a restart, the master, if it lives after all, could still acknowledge
+//! nothing: its open replicas here are of an earlier life, and without them it must have a roll
+//! confirmed by the coordinator, which knows that it is dead ([decision
+//! 15](../../../../../docs/decisions/0015-replicas-and-leases.md)). But it could *begin* the same
+//! segment again, and thereby have the replica freed that somebody is about to recover from. So a
+//! fence is written down before it is answered: as a sealed replica of the master's segment
+//! [`FENCE`], which no log has, in a frame of its own. It goes when the last replica of that master
+//! is freed, for there is nothing left to guard then; the process goes on refusing.
 
 mod fence;
 mod kept;
@@ -56,7 +62,8 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 use write::{Piece, Waiting};
 
-/// Longest time that [`Durability::Buffered`] leaves bytes to this process alone, while the disk keeps up.
+/// Longest time that [`Durability::Buffered`] leaves bytes to this process alone, while the disk
+/// keeps up.
 pub const FLUSH: Duration = Duration::from_millis(50);
 
 /// Bytes that are handed to the disk sooner than [`FLUSH`] says: they are worth a write.
@@ -76,12 +83,14 @@ const BUSY_MICROS: u32 = 1_000;
 pub struct Replicas<D: Disk> {
     backup: Backup<D>,
     durability: Durability,
-    /// By their words, so that those of a master lie together. At most as many as there are frames.
+    /// By their words, so that those of a master lie together. At most as many as there are
+    /// frames.
     kept: BTreeMap<u64, Kept>,
     fences: Fences,
     waiting: Waiting,
     reads: Reads,
-    /// Answers that were pending. Each belongs to a request that was counted among those that wait.
+    /// Answers that were pending. Each belongs to a request that was counted among those that
+    /// wait.
     ready: VecDeque<(RequestId, Outcome<u32>)>,
     bodies: Bodies,
     /// When what was taken goes to the disk at the latest.
@@ -94,9 +103,9 @@ pub struct Replicas<D: Disk> {
 }
 
 impl<D: Disk> Replicas<D> {
-    /// Opens the file of replicas on `disk`, or makes it: see [`Backup::open_replicas`]. At most [`MAX_FRAMES`] of
-    /// [`Options::max_frames`] are used, of which [`FENCE_FRAMES`] are left to fences. Blocks: what is there is read once, a second for
-    /// each GB or so.
+    /// Opens the file of replicas on `disk`, or makes it: see [`Backup::open_replicas`]. At most
+    /// [`MAX_FRAMES`] of [`Options::max_frames`] are used, of which [`FENCE_FRAMES`] are left
+    /// to fences. Blocks: what is there is read once, a second for each GB or so.
     ///
     /// # Errors
     /// [`OpenError`].
@@ -132,7 +141,9 @@ impl<D: Disk> Replicas<D> {
         }
         if let Some(first) = found.torn.first() {
             let count = found.torn.len();
-            tracing::warn!("{count} replicas end, or never began, where a write was not finished; the first: {first}");
+            tracing::warn!(
+                "{count} replicas end, or never began, where a write was not finished; the first: {first}"
+            );
         }
         replicas.drop_idle_fences();
         let report = OpenReport::new(found, &replicas);
@@ -148,8 +159,8 @@ impl<D: Disk> Replicas<D> {
         }
     }
 
-    /// Hands everything to the disk, and notes in the file that it was closed in order: what is open in it is not unsure
-    /// then. Blocks.
+    /// Hands everything to the disk, and notes in the file that it was closed in order: what is
+    /// open in it is not unsure then. Blocks.
     ///
     /// # Errors
     /// [`Failed`]: then the next start finds a file that was not closed in order.
@@ -213,8 +224,9 @@ impl<D: Disk> Replicas<D> {
 
     /// Begins a commit, if one is due and none under way.
     fn commit(&mut self, now: Nanos) -> Result<(), Failed> {
-        let due =
-            self.left_over || self.flush_at.is_some_and(|at| at <= now) || self.backup.staged_bytes() >= BULK_BYTES;
+        let due = self.left_over
+            || self.flush_at.is_some_and(|at| at <= now)
+            || self.backup.staged_bytes() >= BULK_BYTES;
         if due && !self.backup.is_committing() {
             self.backup.submit(now)?;
             self.flush_at = None;
@@ -311,8 +323,10 @@ impl<D: Disk> Service for Replicas<D> {
 
 impl<D: Disk> Keeper for Replicas<D> {
     fn keep(&mut self, needed: &Needed) {
-        let is_needed = |master: u32| master >= needed.below || needed.masters.binary_search(&master).is_ok();
-        let mut gone: Vec<ReplicaId> = self.kept.keys().map(|&word| ReplicaId::of_word(word)).collect();
+        let is_needed =
+            |master: u32| master >= needed.below || needed.masters.binary_search(&master).is_ok();
+        let mut gone: Vec<ReplicaId> =
+            self.kept.keys().map(|&word| ReplicaId::of_word(word)).collect();
         gone.retain(|replica| !is_needed(replica.master));
         for replica in gone {
             self.free(replica);

@@ -1,7 +1,8 @@
 //! Giving replicas to those who recover their master.
 //!
-//! Who recovers a segment asks for it in pieces of [`REPLICA_BYTES`]. The first to ask has it read from disk as a whole; it stays in memory
-//! until all of it was asked for, or nobody has asked for a while.
+//! Who recovers a segment asks for it in pieces of [`REPLICA_BYTES`]. The first to ask has it read
+//! from disk as a whole; it stays in memory until all of it was asked for, or nobody has asked for
+//! a while.
 
 use super::sorted::Sorted;
 use super::{BUSY_MICROS, Replicas};
@@ -69,7 +70,8 @@ pub(super) struct Reads {
 
 impl Default for Reads {
     fn default() -> Self {
-        let (waiting, cached, answers, spare) = (VecDeque::new(), Vec::new(), BTreeMap::new(), Vec::new());
+        let (waiting, cached, answers, spare) =
+            (VecDeque::new(), Vec::new(), BTreeMap::new(), Vec::new());
         Self { waiting, cached, answers, shares: Shares::new(MAX_ANSWERS), crowded: false, spare }
     }
 }
@@ -88,8 +90,8 @@ impl Reads {
         }
     }
 
-    /// Whether a read by this session may wait: it may have as many as are free, so that one server that reads much keeps none from
-    /// reading.
+    /// Whether a read by this session may wait: it may have as many as are free, so that one server
+    /// that reads much keeps none from reading.
     fn admits(&self, session: u32) -> bool {
         let own = self.waiting.iter().filter(|reader| reader.id.session() == session).count();
         own == 0 || own < MAX_READERS.saturating_sub(self.waiting.len())
@@ -118,23 +120,32 @@ impl Reads {
 
     /// When a place in memory may be taken from the replica that has it.
     pub(super) fn next_deadline(&self) -> Nanos {
-        let ends = self.cached.iter().filter(|cached| cached.contents.is_some()).map(|cached| cached.used + HOLD);
+        let ends = self
+            .cached
+            .iter()
+            .filter(|cached| cached.contents.is_some())
+            .map(|cached| cached.used + HOLD);
         if self.crowded { ends.min().unwrap_or(Nanos::NEVER) } else { Nanos::NEVER }
     }
 
     /// The place of a replica in memory.
     fn find(&self, word: u64, incarnation: u32) -> Option<usize> {
-        self.cached.iter().position(|cached| cached.word == word && cached.incarnation == incarnation)
+        self.cached
+            .iter()
+            .position(|cached| cached.word == word && cached.incarnation == incarnation)
     }
 
-    /// Makes a place in memory, if there is one: what has been read to its end goes first, then what was not asked for
-    /// longest, if that is long enough ago.
+    /// Makes a place in memory, if there is one: what has been read to its end goes first, then
+    /// what was not asked for longest, if that is long enough ago.
     fn make_place(&mut self, now: Nanos) -> Result<Option<Contents>, ()> {
         if self.cached.len() < MAX_CACHED {
             return Ok(None);
         }
         let idle = self.cached.iter().enumerate().filter(|(_, cached)| cached.contents.is_some());
-        let Some((at, oldest)) = idle.min_by_key(|(_, cached)| (!cached.finished, cached.used)) else { return Err(()) };
+        let Some((at, oldest)) = idle.min_by_key(|(_, cached)| (!cached.finished, cached.used))
+        else {
+            return Err(());
+        };
         if !oldest.finished && now < oldest.used + HOLD {
             return Err(());
         }
@@ -169,7 +180,9 @@ impl<D: Disk> Replicas<D> {
             return self.refuse(&why);
         }
         if kept.is_present() && !kept.sealed && !self.fences.contains(replica.master) {
-            return self.refuse(&format!("{replica} is still written: fence its master before reading it"));
+            return self.refuse(&format!(
+                "{replica} is still written: fence its master before reading it"
+            ));
         }
         if offset > kept.len {
             let len = kept.len;
@@ -194,7 +207,8 @@ impl<D: Disk> Replicas<D> {
         let mut answered = 0;
         for _ in 0..self.reads.waiting.len() {
             let Some(reader) = self.reads.waiting.pop_front() else { break };
-            let fate = if answered == ANSWERS_A_TURN { Fate::Wait } else { self.decide(now, &reader) };
+            let fate =
+                if answered == ANSWERS_A_TURN { Fate::Wait } else { self.decide(now, &reader) };
             match fate {
                 Fate::Answer(outcome) => {
                     answered += 1;
@@ -258,24 +272,41 @@ impl<D: Disk> Replicas<D> {
     /// What is to become of a read now.
     fn decide(&mut self, now: Nanos, reader: &Reader) -> Fate {
         let Reader { replica, offset, .. } = *reader;
-        let selection = reader.selection.as_deref().map(|bytes| Selection::parse(bytes).expect("checked when it came"));
+        let selection = reader
+            .selection
+            .as_deref()
+            .map(|bytes| Selection::parse(bytes).expect("checked when it came"));
         let word = replica.word();
         let Some(kept) = self.kept.get(&word) else {
-            return Fate::Answer(Outcome::Reply(answer(Status::NotFound, false, 0, 0, Repeat::Reexecute)));
+            return Fate::Answer(Outcome::Reply(answer(
+                Status::NotFound,
+                false,
+                0,
+                0,
+                Repeat::Reexecute,
+            )));
         };
         if let Some(why) = kept.damage() {
             let why = why.to_owned();
             return Fate::Answer(self.refuse(&why));
         }
         let piece = u32::try_from(REPLICA_BYTES).expect("less than a segment");
-        let end = if selection.is_some() { kept.len } else { kept.len.min(offset.saturating_add(piece)) };
+        let end =
+            if selection.is_some() { kept.len } else { kept.len.min(offset.saturating_add(piece)) };
         if offset >= kept.len {
-            return Fate::Answer(Outcome::Reply(answer(Status::Ok, false, 0, 0, Repeat::Reexecute)));
+            return Fate::Answer(Outcome::Reply(answer(
+                Status::Ok,
+                false,
+                0,
+                0,
+                Repeat::Reexecute,
+            )));
         }
         let (len, written, settled) = (kept.len, kept.written, kept.is_written());
         let stored = kept.stored(replica);
         if !settled {
-            // While it is being written it is not read; and when it cannot be, what the disk has of it is.
+            // While it is being written it is not read; and when it cannot be, what the disk has of
+            // it is.
             let Some(failed) = self.failure() else { return Fate::Wait };
             if end > written {
                 let why = format!("{written} B of {len} are on disk: {failed}");
@@ -295,7 +326,14 @@ impl<D: Disk> Replicas<D> {
             }
             if self.backup.read(&stored) {
                 let incarnation = stored.incarnation;
-                let cached = Cached { word, incarnation, contents: None, sorted: None, used: now, finished: false };
+                let cached = Cached {
+                    word,
+                    incarnation,
+                    contents: None,
+                    sorted: None,
+                    used: now,
+                    finished: false,
+                };
                 self.reads.cached.push(cached);
             }
             return Fate::Wait;
@@ -304,8 +342,20 @@ impl<D: Disk> Replicas<D> {
             return Fate::Wait;
         }
         match selection {
-            None => Fate::Answer(self.give(now, at, (reader.id.session(), replica), offset as usize, len)),
-            Some(selection) => self.give_selected(now, at, (reader.id.session(), replica), offset as usize, selection),
+            None => Fate::Answer(self.give(
+                now,
+                at,
+                (reader.id.session(), replica),
+                offset as usize,
+                len,
+            )),
+            Some(selection) => self.give_selected(
+                now,
+                at,
+                (reader.id.session(), replica),
+                offset as usize,
+                selection,
+            ),
         }
     }
 
@@ -333,7 +383,9 @@ impl<D: Disk> Replicas<D> {
             };
         }
         let mut total = 0;
-        let body = self.bodies.make_long(session, |out| total = sorted.copy(selection, offset, REPLICA_BYTES, out));
+        let body = self
+            .bodies
+            .make_long(session, |out| total = sorted.copy(selection, offset, REPLICA_BYTES, out));
         let Some(body) = body else { return Fate::Answer(Outcome::Retry(BUSY_MICROS)) };
         let len = self.bodies.bytes(body).len();
         let more = offset + len < total;
@@ -378,7 +430,8 @@ impl<D: Disk> Replicas<D> {
         let cached = &mut reads.cached[at];
         let contents = cached.contents.as_mut().expect("it is in memory");
         let mut copied = Ok(false);
-        let body = bodies.make_long(session, |out| copied = contents.copy(offset, REPLICA_BYTES, out));
+        let body =
+            bodies.make_long(session, |out| copied = contents.copy(offset, REPLICA_BYTES, out));
         let Some(body) = body else { return Outcome::Retry(BUSY_MICROS) };
         cached.used = now;
         match copied {

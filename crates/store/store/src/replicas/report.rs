@@ -73,7 +73,8 @@ impl<D: Disk> Replicas<D> {
     #[must_use]
     pub fn figures(&self) -> Vec<Figure> {
         let frames = self.backup.frame_count();
-        let Counts { writes, written_bytes, read_bytes, freed, damaged, failed_reads, .. } = self.counts;
+        let Counts { writes, written_bytes, read_bytes, freed, damaged, failed_reads, .. } =
+            self.counts;
         let Counts { fenced_writes, not_found, refused, malformed, turned_away, .. } = self.counts;
         let figures = [
             ("replicas", self.kept.len() as u64),

@@ -1,4 +1,5 @@
-//! A segment's entries sorted by where their keys stand, so that whoever recovers a part of the log is given that and no more.
+//! A segment's entries sorted by where their keys stand, so that whoever recovers a part of the log
+//! is given that and no more.
 //!
 //! Sorted once, however many recover parts, in slices of a millisecond or so.
 
@@ -15,8 +16,8 @@ use thiserror::Error;
 /// Bytes of the segment taken at a time.
 const SLICE_BYTES: usize = 1 << 20;
 
-/// Bits of a position by which entries are told apart; the rest is looked at when they are given. As many servers can recover a log
-/// without anybody's looking at entries of many others.
+/// Bits of a position by which entries are told apart; the rest is looked at when they are given.
+/// As many servers can recover a log without anybody's looking at entries of many others.
 const BUCKET_BITS: u32 = 8;
 
 /// Why a segment cannot be sorted.
@@ -45,9 +46,11 @@ struct Place {
 struct Last {
     sequence: u64,
     place: Place,
-    /// Where its object is, or would have been, if what is here may not be in other replicas, or not count: see [`Sorted::told`].
+    /// Where its object is, or would have been, if what is here may not be in other replicas, or
+    /// not count: see [`Sorted::told`].
     owner: Option<u64>,
-    /// Entries in `Sorted::made`: that it was begun, and, if it says so only by what stands behind it, the same with its object's position.
+    /// Entries in `Sorted::made`: that it was begun, and, if it says so only by what stands behind
+    /// it, the same with its object's position.
     begun: Range<usize>,
     placed: Range<usize>,
 }
@@ -61,7 +64,8 @@ pub(super) struct Sorted {
     header: Option<(usize, SegmentHeader)>,
     /// The entry looked at last, if it is a completion: when nothing follows, it may not count.
     last: Option<Place>,
-    /// The last completion of each lane, by table and key: older ones do not count, and each write has left one.
+    /// The last completion of each lane, by table and key: older ones do not count, and each write
+    /// has left one.
     completions: BTreeMap<(u32, [u8; COMPLETION_KEY_BYTES]), Last>,
     made: Vec<u8>,
     buckets: Vec<Vec<Place>>,
@@ -77,7 +81,18 @@ impl Sorted {
         bytes.reserve(contents.len());
         let buckets = vec![Vec::new(); 1 << BUCKET_BITS];
         let (header, last, completions, made) = (None, None, BTreeMap::new(), Vec::new());
-        Self { seed, bytes, at: 0, header, last, completions, made, buckets, is_done: false, ended: 0 }
+        Self {
+            seed,
+            bytes,
+            at: 0,
+            header,
+            last,
+            completions,
+            made,
+            buckets,
+            is_done: false,
+            ended: 0,
+        }
     }
 
     pub(super) fn is_done(&self) -> bool {
@@ -106,7 +121,8 @@ impl Sorted {
             let len = entry.encoded_len();
             self.at += len;
             if at == 0 {
-                let header = SegmentHeader::parse(entry.value).filter(|_| entry.kind == Kind::Segment);
+                let header =
+                    SegmentHeader::parse(entry.value).filter(|_| entry.kind == Kind::Segment);
                 self.header = Some((len, header.ok_or(Unsorted::Header)?));
                 continue;
             }
@@ -114,7 +130,8 @@ impl Sorted {
             let Entry { table, key, .. } = entry;
             let is_completion = table & COMPLETIONS != 0;
             let position = if is_completion { 0 } else { position(self.seed, table, key) };
-            let place = Place { at: index(at), len: index(len), table: table & !COMPLETIONS, position };
+            let place =
+                Place { at: index(at), len: index(len), table: table & !COMPLETIONS, position };
             if let Some(before) = self.last.take() {
                 self.complete(before, Some(position));
             }
@@ -156,10 +173,13 @@ impl Sorted {
             (Role::Head, Some(completion)) if completion.joined => behind,
             (_, completion) => completion.and_then(|completion| completion.position),
         };
-        let is_begun = |place| Completion::of(&self.entry(place)).is_some_and(|completion| completion.is_begun());
+        let is_begun = |place| {
+            Completion::of(&self.entry(place)).is_some_and(|completion| completion.is_begun())
+        };
         let known = self.completions.get(&(place.table, key));
-        let is_last =
-            known.is_none_or(|known| known.sequence < sequence || known.sequence == sequence && is_begun(known.place));
+        let is_last = known.is_none_or(|known| {
+            known.sequence < sequence || known.sequence == sequence && is_begun(known.place)
+        });
         if is_last {
             let last = Last { sequence, place, owner, begun: 0..0, placed: 0..0 };
             self.completions.insert((place.table, key), last);
@@ -175,7 +195,8 @@ impl Sorted {
                 let len = completion.encode(&mut value);
                 let (table, version, value) = (*table | COMPLETIONS, last.sequence, &value[..len]);
                 let (kind, value_type) = (Kind::Object, ValueType::Bytes);
-                let entry = Entry { kind, successor: false, table, version, key, value, value_type };
+                let entry =
+                    Entry { kind, successor: false, table, version, key, value, value_type };
                 let begin = made.len();
                 made.resize(begin + entry.encoded_len(), 0);
                 entry.encode(&mut made[begin..]);
@@ -192,8 +213,9 @@ impl Sorted {
         }
     }
 
-    /// What is told of a completion to whoever is given a selection. The end of a log may be in some replicas and not in others,
-    /// and what is brought back later comes from others: only with its object does a completion say what was done.
+    /// What is told of a completion to whoever is given a selection. The end of a log may be in
+    /// some replicas and not in others, and what is brought back later comes from others: only
+    /// with its object does a completion say what was done.
     fn told(&self, selection: Selection<'_>, last: &Last) -> &[u8] {
         let Place { at, len, table, .. } = last.place;
         match last.owner {
@@ -208,19 +230,29 @@ impl Sorted {
         let header = self.header.as_ref().map_or(0, |(len, _)| *len);
         let tablets = selection.tablets();
         let buckets = (0..self.buckets.len()).filter(move |&number| {
-            let reach = |tablet: sprat_wire::tablet::Tablet| bucket(tablet.range.first)..=bucket(tablet.range.last);
+            let reach = |tablet: sprat_wire::tablet::Tablet| {
+                bucket(tablet.range.first)..=bucket(tablet.range.last)
+            };
             tablets.clone().any(|tablet| reach(tablet).contains(&number))
         });
         let objects = buckets.flat_map(|number| &self.buckets[number]);
         let objects = objects.filter(move |place| selection.wants(place.table, place.position));
         let objects = objects.map(|place| &self.bytes[place.at as usize..][..place.len as usize]);
-        let completions = self.completions.values().filter(move |last| selection.wants_of(last.place.table));
+        let completions =
+            self.completions.values().filter(move |last| selection.wants_of(last.place.table));
         let completions = completions.map(move |last| self.told(selection, last));
         std::iter::once(&self.bytes[..header]).chain(completions).chain(objects)
     }
 
-    /// Appends what is selected from byte `offset` of it on, `most` bytes at most; returns how many there are in all.
-    pub(super) fn copy(&self, selection: Selection<'_>, offset: usize, most: usize, out: &mut Vec<u8>) -> usize {
+    /// Appends what is selected from byte `offset` of it on, `most` bytes at most; returns how many
+    /// there are in all.
+    pub(super) fn copy(
+        &self,
+        selection: Selection<'_>,
+        offset: usize,
+        most: usize,
+        out: &mut Vec<u8>,
+    ) -> usize {
         assert!(self.is_done, "sorted to its end");
         let (begin, mut total) = (out.len(), 0);
         for entry in self.selected(selection) {

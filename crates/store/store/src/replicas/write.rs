@@ -14,7 +14,8 @@ use std::collections::BTreeMap;
 /// Most writes that wait for the disk. Beyond, they are turned away until it has caught up.
 pub const MAX_WAITING: usize = 4096;
 
-/// Most bytes that wait for the disk, as far as they have no write under way. Beyond, writes are turned away.
+/// Most bytes that wait for the disk, as far as they have no write under way. Beyond, writes are
+/// turned away.
 pub const MAX_STAGED: usize = 64 << 20;
 
 /// What a master writes: see [`BackupRequest::Write`](sprat_wire::op::BackupRequest).
@@ -85,7 +86,8 @@ impl<D: Disk> Replicas<D> {
         }
         let word = replica.word();
         if self.kept.get(&word).is_some_and(|kept| kept.edition < edition && kept.is_whole()) {
-            // Of a life before, of which the master knows nothing. To give it up for what may never be whole could lose the last one.
+            // Of a life before, of which the master knows nothing. To give it up for what may never
+            // be whole could lose the last one.
             return Outcome::Reply(answer(Status::Ok, true, 0, 0, Repeat::Retain));
         }
         let there = self.kept.get(&word).filter(|kept| kept.is_present());
@@ -101,7 +103,8 @@ impl<D: Disk> Replicas<D> {
             return self.not_found();
         }
         if sealed && end < len {
-            return self.refuse(&format!("{replica} cannot end at byte {end}: {len} B of it are here"));
+            return self
+                .refuse(&format!("{replica} cannot end at byte {end}: {len} B of it are here"));
         }
         let fresh = bytes.get((len - offset) as usize..).unwrap_or(&[]);
         if !fresh.is_empty() || sealed && !ended {
@@ -111,14 +114,18 @@ impl<D: Disk> Replicas<D> {
             if let Err(error) = self.backup.append(word, len, [fresh], sealed) {
                 return self.not_taken(replica, error);
             }
-            let kept = self.kept.entry(word).or_insert_with(|| Kept::begun(crate::backup::is_head(fresh), edition));
+            let kept = self
+                .kept
+                .entry(word)
+                .or_insert_with(|| Kept::begun(crate::backup::is_head(fresh), edition));
             if kept.head && kept.counts == anew {
                 kept.counts = !anew;
                 self.backup.claim(word, kept.counts);
             }
             (kept.len, kept.sealed) = (len.max(end), sealed);
             self.counts.written_bytes += fresh.len() as u64;
-            let patience = if self.durability == Durability::Sync { std::time::Duration::ZERO } else { FLUSH };
+            let patience =
+                if self.durability == Durability::Sync { std::time::Duration::ZERO } else { FLUSH };
             self.flush_by(now + patience);
         }
         let kept = &self.kept[&word];
@@ -143,7 +150,9 @@ impl<D: Disk> Replicas<D> {
             });
         }
         if !sealed && self.backup.unsealed() >= MAX_OPEN_REPLICAS {
-            return Some(format!("{MAX_OPEN_REPLICAS} replicas are open here: choose another backup"));
+            return Some(format!(
+                "{MAX_OPEN_REPLICAS} replicas are open here: choose another backup"
+            ));
         }
         if outdated {
             self.give_up(word);
@@ -158,10 +167,12 @@ impl<D: Disk> Replicas<D> {
                 self.counts.turned_away += 1;
                 Outcome::Retry(BUSY_MICROS)
             }
-            AppendError::NoRoom { room, asked, .. } => {
-                self.refuse(&format!("{replica} has room for {room} B more here, not for {asked}: seal it"))
+            AppendError::NoRoom { room, asked, .. } => self.refuse(&format!(
+                "{replica} has room for {room} B more here, not for {asked}: seal it"
+            )),
+            error @ (AppendError::NoFrame(_) | AppendError::Failed(_)) => {
+                self.refuse(&error.to_string())
             }
-            error @ (AppendError::NoFrame(_) | AppendError::Failed(_)) => self.refuse(&error.to_string()),
         }
     }
 
@@ -182,7 +193,10 @@ impl<D: Disk> Replicas<D> {
     pub(super) fn acknowledge(&mut self, word: u64) {
         let Some(kept) = self.kept.get(&word) else { return };
         let (written, seal_written) = (kept.written, kept.seal_written);
-        for waiter in self.waiting.take(word, |waiter| waiter.up_to <= written && (!waiter.sealed || seal_written)) {
+        for waiter in self
+            .waiting
+            .take(word, |waiter| waiter.up_to <= written && (!waiter.sealed || seal_written))
+        {
             let taken = self.taken(word);
             self.ready.push_back((waiter.id, taken));
         }

@@ -1,10 +1,11 @@
-//! Replicas of sealed segments that are lost with the server that kept them: made anew on others, from the log's memory, while what
-//! is open goes first.
+//! Replicas of sealed segments that are lost with the server that kept them: made anew on others,
+//! from the log's memory, while what is open goes first.
 //!
-//! What a replica made anew holds is a *copy* ([`sprat_log::SegmentCopy`]): what counted of the segment when the copy began. It is
-//! another edition of the segment for the backup, which does not take its bytes for those of the one before; it counts when it is
-//! sealed, and it is sealed when the log is durable up to where it was when the copy began: see
-//! [decision 15](../../../../../docs/decisions/0015-replicas-and-leases.md).
+//! What a replica made anew holds is a *copy* ([`sprat_log::SegmentCopy`]): what counted of the
+//! segment when the copy began. It is another edition of the segment for the backup, which does not
+//! take its bytes for those of the one before; it counts when it is sealed, and it is sealed when
+//! the log is durable up to where it was when the copy began: see [decision 15](../../../../../
+//! docs/decisions/0015-replicas-and-leases.md).
 
 use super::{Purpose, Replicator, begin, draw};
 use crate::node::Caller;
@@ -21,7 +22,8 @@ pub const HEAL_BYTES_A_SECOND: u64 = 64 << 20;
 /// Copies under way at once: each keeps a segment from the cleaner.
 pub const MAX_HEALING: usize = 2;
 
-/// Bytes of a copy in one request, at least: about a millisecond's worth. The last entry comes on top.
+/// Bytes of a copy in one request, at least: about a millisecond's worth. The last entry comes on
+/// top.
 const PIECE_BYTES: usize = 64 << 10;
 
 /// When to look again after nothing could be begun.
@@ -144,11 +146,13 @@ impl Replicator {
         }
     }
 
-    /// Begins to copy a segment that is short of replicas, if one can be copied and there is somebody to take it.
+    /// Begins to copy a segment that is short of replicas, if one can be copied and there is
+    /// somebody to take it.
     fn begin_copy(&mut self, now: Nanos, log: &mut Log) -> bool {
         let Self { healer, closed, peers, chance, .. } = self;
         let short = &healer.short;
-        let row = short.range((Excluded(healer.looked), Unbounded)).chain(short.range(..=healer.looked));
+        let row =
+            short.range((Excluded(healer.looked), Unbounded)).chain(short.range(..=healer.looked));
         let row: Vec<u64> = row.take(LOOKS).copied().collect();
         let mut leaving = false;
         for segment in row {
@@ -161,7 +165,10 @@ impl Replicator {
             if closed.edition == MAX_EDITION {
                 not.extend(&closed.given_up);
             }
-            let Some(server) = peers.choose_willing(now, &not, |choices| draw(chance, choices)) else { continue };
+            let Some(server) = peers.choose_willing(now, &not, |choices| draw(chance, choices))
+            else {
+                continue;
+            };
             let Some(copy) = log.begin_copy(segment) else {
                 peers.release(server);
                 leaving = true;
@@ -171,7 +178,16 @@ impl Replicator {
             closed.edition = if again { closed.edition + 1 } else { closed.edition.max(1) };
             let edition = closed.edition;
             let (piece, at_end, sent, under_way) = (Vec::new(), false, 0, false);
-            healer.jobs.push(Job { segment, server, edition, copy, piece, at_end, sent, under_way });
+            healer.jobs.push(Job {
+                segment,
+                server,
+                edition,
+                copy,
+                piece,
+                at_end,
+                sent,
+                under_way,
+            });
             return true;
         }
         // What cannot be copied is about to go, if only the next head comes.
@@ -208,7 +224,8 @@ impl Replicator {
                 calls.insert(call, Purpose::Heal { job: (segment, server, edition), sealed });
                 let len = job.piece.len() as u64;
                 counts.healed_bytes += len;
-                *send_at = (*send_at).max(now) + Duration::from_nanos(len * 1_000_000_000 / HEAL_BYTES_A_SECOND);
+                *send_at = (*send_at).max(now)
+                    + Duration::from_nanos(len * 1_000_000_000 / HEAL_BYTES_A_SECOND);
                 job.sent += job.piece.len();
                 job.piece.clear();
                 job.under_way = true;
@@ -235,7 +252,9 @@ impl Replicator {
         let taken = taken.is_ok();
         if taken && !whole {
             let jobs = &mut self.healer.jobs;
-            if let Some(found) = jobs.iter_mut().find(|found| (found.segment, found.server, found.edition) == job) {
+            if let Some(found) =
+                jobs.iter_mut().find(|found| (found.segment, found.server, found.edition) == job)
+            {
                 found.under_way = false;
             }
             return;

@@ -1,9 +1,9 @@
 //! Keeps a master's log on the disks, or in the memory, of other servers: see
 //! [decision 15](../../../../../docs/decisions/0015-replicas-and-leases.md).
 //!
-//! The master turns it: [`Replicator::call`] sends what the log has and a backup has not; each call that ends comes to
-//! [`Replicator::completed`], which tells the log what is durable. One call a replica is under way at a time: what is
-//! appended meanwhile makes up the next.
+//! The master turns it: [`Replicator::call`] sends what the log has and a backup has not; each call
+//! that ends comes to [`Replicator::completed`], which tells the log what is durable. One call a
+//! replica is under way at a time: what is appended meanwhile makes up the next.
 
 mod heal;
 mod outlook;
@@ -70,7 +70,8 @@ pub struct Replicator {
     calls: HashMap<CallId, Purpose>,
     frees: VecDeque<(u32, ReplicaId)>,
     freeing: usize,
-    /// Open heads below this id are to be void, and known to be. That of the first head says that there is a log.
+    /// Open heads below this id are to be void, and known to be. That of the first head says that
+    /// there is a log.
     min_open: u64,
     confirmed: u64,
     /// A backup has said that this master is being recovered.
@@ -94,7 +95,8 @@ pub struct Counts {
 }
 
 impl Replicator {
-    /// Replicas of the log of server `master`, `copies` of each segment. `fresh_room`: bytes of log that a fresh replica can take.
+    /// Replicas of the log of server `master`, `copies` of each segment. `fresh_room`: bytes of log
+    /// that a fresh replica can take.
     ///
     /// # Panics
     /// When `copies` is not within 1 and [`MAX_COPIES`].
@@ -121,34 +123,38 @@ impl Replicator {
         }
     }
 
-    /// These are the servers from now on; the master's own gets no replicas, and others are chosen by where it is.
+    /// These are the servers from now on; the master's own gets no replicas, and others are chosen
+    /// by where it is.
     pub fn set_members(&mut self, members: &[Member]) {
         let before = self.peers.racks();
         self.peers.set(members, self.master);
         let (racks, copies) = (self.peers.racks(), self.copies);
         if racks != before && (2..=copies).contains(&racks) {
-            tracing::warn!("{racks} racks for a log and its {copies} replicas: some of them are in one");
+            tracing::warn!(
+                "{racks} racks for a log and its {copies} replicas: some of them are in one"
+            );
         }
         self.miss();
     }
 
-    /// Segments whose replicas, with the log itself, are in fewer racks than they could be. None where all is one rack.
+    /// Segments whose replicas, with the log itself, are in fewer racks than they could be. None
+    /// where all is one rack.
     #[must_use]
     pub fn in_few_racks(&self) -> usize {
         let racks = self.peers.racks();
         if racks < 2 {
             return 0;
         }
-        let open = self
-            .open
-            .values()
-            .filter(|open| self.peers.are_in_few_racks(open.replicas.iter().map(|replica| replica.server), racks));
-        let few = |closed: &&Closed| self.peers.are_in_few_racks(closed.servers.iter().copied(), racks);
+        let open = self.open.values().filter(|open| {
+            self.peers.are_in_few_racks(open.replicas.iter().map(|replica| replica.server), racks)
+        });
+        let few =
+            |closed: &&Closed| self.peers.are_in_few_racks(closed.servers.iter().copied(), racks);
         open.count() + self.closed.values().filter(few).count()
     }
 
-    /// The least id of a head whose open replicas count, if the coordinator is to be told: nothing that waits for it is durable
-    /// before [`confirm`](Self::confirm).
+    /// The least id of a head whose open replicas count, if the coordinator is to be told: nothing
+    /// that waits for it is durable before [`confirm`](Self::confirm).
     #[must_use]
     pub fn min_open(&self) -> Option<u64> {
         (self.min_open > self.confirmed).then_some(self.min_open)
@@ -189,7 +195,9 @@ impl Replicator {
     /// Bytes that the head can still take.
     #[must_use]
     pub fn room(&self, log: &Log) -> usize {
-        let Some(head) = log.open_segments().filter(|open| open.role == Role::Head).last() else { return 0 };
+        let Some(head) = log.open_segments().filter(|open| open.role == Role::Head).last() else {
+            return 0;
+        };
         let room = self.open.get(&head.segment).and_then(|open| open.room(head.appended));
         room.unwrap_or_else(|| self.fresh_room.saturating_sub(head.appended))
     }
@@ -219,9 +227,14 @@ impl Replicator {
             self.counts.replaced += gone as u64;
             open.tainted |= gone > 0 && segment.role == Role::Head;
             while open.replicas.len() < self.copies {
-                let servers: Vec<u32> = open.replicas.iter().map(|replica| replica.server).collect();
+                let servers: Vec<u32> =
+                    open.replicas.iter().map(|replica| replica.server).collect();
                 let chance = &mut self.chance;
-                let Some(server) = self.peers.choose(now, &servers, |choices| draw(chance, choices)) else { break };
+                let Some(server) =
+                    self.peers.choose(now, &servers, |choices| draw(chance, choices))
+                else {
+                    break;
+                };
                 open.given_up.retain(|&other| other != server);
                 open.replicas.push(Replica::new(server, self.fresh_room));
             }
@@ -242,7 +255,14 @@ impl Replicator {
         }
     }
 
-    fn send_segment(&mut self, now: Nanos, segment: u64, may: Sendable, log: &mut Log, caller: &mut dyn Caller) {
+    fn send_segment(
+        &mut self,
+        now: Nanos,
+        segment: u64,
+        may: Sendable,
+        log: &mut Log,
+        caller: &mut dyn Caller,
+    ) {
         let Some(open) = self.open.get_mut(&segment) else { return };
         let (handed, durable, _) = open.told;
         let (mut most, mut seals) = (handed, false);
@@ -257,7 +277,8 @@ impl Replicator {
             let offset = u32::try_from(bytes.offset).expect("within a segment");
             // Made in place of another, and still without something that was told to be durable.
             let anew = up_to < open.told.1;
-            let request = BackupRequest::Write { replica, offset, sealed, anew, edition: 0, bytes: &[] };
+            let request =
+                BackupRequest::Write { replica, offset, sealed, anew, edition: 0, bytes: &[] };
             if let Some(call) = begin(caller, session, request, bytes.slices(), now) {
                 open.replicas[at].under_way = Some((up_to, sealed));
                 self.calls.insert(call, Purpose::Write { segment, server, up_to, sealed });
@@ -279,7 +300,9 @@ impl Replicator {
             self.healer.forget(segment);
             let mut servers = Vec::new();
             if let Some(open) = self.open.remove(&segment) {
-                servers.extend(open.replicas.iter().map(|replica| replica.server).chain(open.given_up));
+                servers.extend(
+                    open.replicas.iter().map(|replica| replica.server).chain(open.given_up),
+                );
             }
             if let Some(closed) = self.closed.remove(&segment) {
                 servers.extend(closed.servers.into_iter().chain(closed.given_up));
@@ -303,8 +326,15 @@ impl Replicator {
         }
     }
 
-    /// A call has ended; returns whether it was one of ours. The log is told what has become durable.
-    pub fn completed(&mut self, now: Nanos, call: CallId, result: Result<&[u8], CallFailure>, log: &mut Log) -> bool {
+    /// A call has ended; returns whether it was one of ours. The log is told what has become
+    /// durable.
+    pub fn completed(
+        &mut self,
+        now: Nanos,
+        call: CallId,
+        result: Result<&[u8], CallFailure>,
+        log: &mut Log,
+    ) -> bool {
         let Some(purpose) = self.calls.remove(&call) else { return false };
         match purpose {
             Purpose::Free => self.freeing -= 1,
@@ -312,18 +342,30 @@ impl Replicator {
                 let answer = taken(result);
                 self.fenced |= matches!(answer, Ok(Answer { status: Status::Fenced, .. }));
                 // It may have a whole one, of a life before.
-                let whole = sealed || matches!(answer, Ok(Answer { status: Status::Ok, more: true, .. }));
+                let whole =
+                    sealed || matches!(answer, Ok(Answer { status: Status::Ok, more: true, .. }));
                 let answer = answer.and_then(|answer| refusal(&answer));
                 self.copied(now, job, whole, answer.as_ref().copied().map_err(String::as_str), log);
             }
             Purpose::Write { segment, server, up_to, sealed } => match taken(result) {
                 Ok(Answer { status: Status::Ok, number, .. }) => {
                     self.peers.trust(server);
-                    self.written(segment, server, (up_to, sealed), usize::try_from(number).unwrap_or(0));
+                    self.written(
+                        segment,
+                        server,
+                        (up_to, sealed),
+                        usize::try_from(number).unwrap_or(0),
+                    );
                     self.tell(log);
                 }
                 Ok(Answer { status: Status::Fenced, .. }) => self.fenced = true,
-                Ok(other) => self.give_up(now, segment, server, &refusal(&other).err().unwrap_or_default(), log),
+                Ok(other) => self.give_up(
+                    now,
+                    segment,
+                    server,
+                    &refusal(&other).err().unwrap_or_default(),
+                    log,
+                ),
                 Err(why) => self.give_up(now, segment, server, &why, log),
             },
         }
@@ -333,7 +375,10 @@ impl Replicator {
     /// A backup has what it was sent.
     fn written(&mut self, segment: u64, server: u32, (up_to, sealed): (usize, bool), room: usize) {
         let Some(open) = self.open.get_mut(&segment) else { return };
-        let Some(replica) = open.replicas.iter_mut().find(|replica| replica.server == server) else { return };
+        let Some(replica) = open.replicas.iter_mut().find(|replica| replica.server == server)
+        else {
+            return;
+        };
         if replica.under_way == Some((up_to, sealed)) {
             (replica.acked, replica.under_way, replica.room) = (up_to, None, room);
             replica.sealed |= sealed;
@@ -364,7 +409,8 @@ impl Replicator {
             let Some(open) = self.open.get_mut(&segment.segment) else { continue };
             let (acked, sealed) = (open.acked(self.copies), open.is_sealed(self.copies));
             if self.min_open == 0 && acked >= segment.header && acked > 0 {
-                // The first head of all: before anything is acknowledged it is known that there is a log.
+                // The first head of all: before anything is acknowledged it is known that there is
+                // a log.
                 self.min_open = segment.segment;
             }
             if self.confirmed == 0 {
@@ -390,13 +436,17 @@ impl Replicator {
             log.mark_durable(segment.segment, acked.max(durable), sealed);
             if sealed {
                 let open = self.open.remove(&segment.segment).expect("just seen");
-                let mut servers: Vec<u32> = open.replicas.iter().map(|replica| replica.server).collect();
+                let mut servers: Vec<u32> =
+                    open.replicas.iter().map(|replica| replica.server).collect();
                 servers.iter().for_each(|&server| self.peers.release(server));
                 servers.retain(|&server| self.peers.contains(server));
                 if servers.len() < self.copies {
                     self.healer.is_short(segment.segment);
                 }
-                self.closed.insert(segment.segment, Closed { servers, given_up: open.given_up, edition: 0 });
+                self.closed.insert(
+                    segment.segment,
+                    Closed { servers, given_up: open.given_up, edition: 0 },
+                );
             }
         }
     }
@@ -407,14 +457,21 @@ impl Replicator {
         let open = self.open.iter().map(|(segment, open)| {
             let replicas = open.replicas.iter();
             let replicas: Vec<_> = replicas
-                .map(|replica| format!("{}: {}, under way {:?}", replica.server, replica.acked, replica.under_way))
+                .map(|replica| {
+                    format!(
+                        "{}: {}, under way {:?}",
+                        replica.server, replica.acked, replica.under_way
+                    )
+                })
                 .collect();
             format!("segment {segment} tainted {}: [{}]", open.tainted, replicas.join(", "))
         });
         let open: Vec<_> = open.collect();
         let (min_open, confirmed) = (self.min_open, self.confirmed);
         let (short, fenced, open) = (self.short(), self.fenced, open.join("; "));
-        format!("min open {min_open}, {confirmed} confirmed, {short} short, fenced {fenced}, {open}")
+        format!(
+            "min open {min_open}, {confirmed} confirmed, {short} short, fenced {fenced}, {open}"
+        )
     }
 }
 

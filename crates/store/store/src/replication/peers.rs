@@ -14,7 +14,8 @@ pub struct Member {
     pub server: u32,
     /// Where its node is reached.
     pub address: SocketAddr,
-    /// Which rack it is in: those of one number are together. It means nothing beyond one list of members.
+    /// Which rack it is in: those of one number are together. It means nothing beyond one list of
+    /// members.
     pub rack: u32,
 }
 
@@ -74,7 +75,9 @@ impl Peers {
     pub(super) fn set(&mut self, members: &[Member], own: u32) {
         let Self { peers, refusing, here, gone } = self;
         peers.retain(|server, peer| {
-            let stays = members.iter().any(|member| member.server == *server && member.address == peer.address);
+            let stays = members
+                .iter()
+                .any(|member| member.server == *server && member.address == peer.address);
             if !stays {
                 gone.extend(peer.session);
             }
@@ -106,8 +109,13 @@ impl Peers {
     }
 
     /// Whether these servers, and the master's, are in fewer racks than so many could be.
-    pub(super) fn are_in_few_racks(&self, servers: impl Iterator<Item = u32>, racks: usize) -> bool {
-        let servers: Vec<u32> = servers.filter_map(|server| Some(self.peers.get(&server)?.rack)).collect();
+    pub(super) fn are_in_few_racks(
+        &self,
+        servers: impl Iterator<Item = u32>,
+        racks: usize,
+    ) -> bool {
+        let servers: Vec<u32> =
+            servers.filter_map(|server| Some(self.peers.get(&server)?.rack)).collect();
         let most = (servers.len() + self.here.iter().len()).min(racks);
         count(servers.into_iter().chain(self.here.map(|here| here.rack))) < most
     }
@@ -142,8 +150,9 @@ impl Peers {
         peer.session
     }
 
-    /// A member has failed: for a while it is chosen only if there is nobody else. Each time that it fails again before it has taken
-    /// anything this is twice as long: one whose disk does not answer any more would hold up everybody every few seconds.
+    /// A member has failed: for a while it is chosen only if there is nobody else. Each time that
+    /// it fails again before it has taken anything this is twice as long: one whose disk does
+    /// not answer any more would hold up everybody every few seconds.
     pub(super) fn shun(&mut self, server: u32, now: Nanos, why: &str) {
         if let Some(peer) = self.peers.get_mut(&server)
             && peer.shunned_until <= now
@@ -164,7 +173,12 @@ impl Peers {
     }
 
     /// Chooses a backup that is none of `not`, one that is shunned only if there are no others.
-    pub(super) fn choose(&mut self, now: Nanos, not: &[u32], mut chance: impl FnMut(usize) -> usize) -> Option<u32> {
+    pub(super) fn choose(
+        &mut self,
+        now: Nanos,
+        not: &[u32],
+        mut chance: impl FnMut(usize) -> usize,
+    ) -> Option<u32> {
         self.choose_willing(now, not, &mut chance).or_else(|| self.draw(not, |_| true, &mut chance))
     }
 
@@ -178,23 +192,27 @@ impl Peers {
         self.draw(not, |peer| peer.shunned_until <= now, &mut chance)
     }
 
-    /// Of those that share least with the master and with `not`, a rack being worse to share than a host: of two drawn by `chance` the one
-    /// with less to do, Mitzenmacher's power of two choices.
+    /// Of those that share least with the master and with `not`, a rack being worse to share than a
+    /// host: of two drawn by `chance` the one with less to do, Mitzenmacher's power of two
+    /// choices.
     fn draw(
         &mut self,
         not: &[u32],
         fits: impl Fn(&Peer) -> bool,
         chance: &mut impl FnMut(usize) -> usize,
     ) -> Option<u32> {
-        let beside =
-            not.iter().filter_map(|server| self.peers.get(server)).map(|peer| Site::of(peer.address, peer.rack));
+        let beside = not
+            .iter()
+            .filter_map(|server| self.peers.get(server))
+            .map(|peer| Site::of(peer.address, peer.rack));
         let beside: Vec<Site> = beside.chain(self.here).collect();
         let nearness = |peer: &Peer| {
             let site = Site::of(peer.address, peer.rack);
             beside.iter().map(|other| other.nearness(site)).max().unwrap_or(0)
         };
         let fit = self.peers.iter().filter(|(server, peer)| !not.contains(server) && fits(peer));
-        let mut candidates: Vec<_> = fit.map(|(&server, peer)| (nearness(peer), peer.load, server)).collect();
+        let mut candidates: Vec<_> =
+            fit.map(|(&server, peer)| (nearness(peer), peer.load, server)).collect();
         let least = candidates.iter().map(|&(nearness, ..)| nearness).min()?;
         candidates.retain(|&(nearness, ..)| nearness == least);
         let drawn = [chance(candidates.len()), chance(candidates.len())].map(|at| candidates[at]);
@@ -228,7 +246,8 @@ mod tests {
 
     #[test]
     fn who_fails_again_and_again_is_shunned_for_longer() {
-        let members = [1, 2, 3].map(|server| Member { server, address: ([10, 0, 0, 1], 1).into(), rack: 0 });
+        let members =
+            [1, 2, 3].map(|server| Member { server, address: ([10, 0, 0, 1], 1).into(), rack: 0 });
         let mut peers = Peers::default();
         peers.set(&members, 1);
         let mut now = Nanos(1);
@@ -248,7 +267,8 @@ mod tests {
         assert_eq!(shunned_for(&mut peers), 2);
     }
 
-    /// Members by rack and host; the first is the master's own. Its replicas, as they are chosen one after another.
+    /// Members by rack and host; the first is the master's own. Its replicas, as they are chosen
+    /// one after another.
     fn chosen(sites: &[(u32, u8)], mut seed: usize) -> (Peers, Vec<Member>, Vec<u32>) {
         let member = |(server, &(rack, host)): (u32, &(u32, u8))| {
             let port = 100 + u16::try_from(server).expect("few");

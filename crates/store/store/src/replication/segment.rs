@@ -40,8 +40,8 @@ pub(super) struct Open {
     pub(super) replicas: Vec<Replica>,
     /// Who may have a part of one, for nothing.
     pub(super) given_up: Vec<u32>,
-    /// A head of which a replica was given up: what has come of it is told only when it is sealed, and open replicas of
-    /// it are void.
+    /// A head of which a replica was given up: what has come of it is told only when it is sealed,
+    /// and open replicas of it are void.
     pub(super) tainted: bool,
     /// What the log was told: bytes handed out, bytes durable, seal.
     pub(super) told: (usize, usize, bool),
@@ -63,10 +63,14 @@ impl Open {
 
     /// Bytes that every replica can still take behind `appended`.
     pub(super) fn room(&self, appended: usize) -> Option<usize> {
-        self.replicas.iter().map(|replica| (replica.acked + replica.room).saturating_sub(appended)).min()
+        self.replicas
+            .iter()
+            .map(|replica| (replica.acked + replica.room).saturating_sub(appended))
+            .min()
     }
 
-    /// What a replica is to be sent next, if anything: a range of bytes, and whether the seal goes with its end.
+    /// What a replica is to be sent next, if anything: a range of bytes, and whether the seal goes
+    /// with its end.
     pub(super) fn next(&self, at: usize, may: Sendable) -> Option<(Range<usize>, bool)> {
         let replica = &self.replicas[at];
         if replica.under_way.is_some() {
@@ -77,13 +81,17 @@ impl Open {
     }
 }
 
-/// What may leave of each open segment: heads, oldest first, then survivors. `header_everywhere` says whether the
-/// second head's header is on all its backups.
+/// What may leave of each open segment: heads, oldest first, then survivors. `header_everywhere`
+/// says whether the second head's header is on all its backups.
 ///
-/// The oldest head's bytes may leave at any time, and of the next its header; the oldest one's seal only when that
-/// header is everywhere, so that a log always has an open head; and other bytes of the next only when the oldest is
-/// done with.
-pub(super) fn sendable(open: &OpenSegment, head: Option<usize>, header_everywhere: bool) -> Sendable {
+/// The oldest head's bytes may leave at any time, and of the next its header; the oldest one's seal
+/// only when that header is everywhere, so that a log always has an open head; and other bytes of
+/// the next only when the oldest is done with.
+pub(super) fn sendable(
+    open: &OpenSegment,
+    head: Option<usize>,
+    header_everywhere: bool,
+) -> Sendable {
     match head {
         None => Sendable { up_to: open.appended, seal: open.sealed },
         Some(0) => Sendable { up_to: open.appended, seal: open.sealed && header_everywhere },

@@ -4,10 +4,14 @@ use sprat_wire::entry::{Entry, HEADER_BYTES, Kind};
 use sprat_wire::once::COMPLETIONS;
 use std::collections::HashMap;
 
-/// Hands every whole entry in `bytes`, which begin with one, to `take`. Returns where the first that is not whole begins,
-/// and what is wrong with it. Behind such a one the next is looked for: where its header says that it ends, or else
-/// byte by byte, by tables below `next_table`.
-pub(super) fn walk(bytes: &[u8], next_table: u32, mut take: impl FnMut(&Entry<'_>)) -> Option<(usize, String)> {
+/// Hands every whole entry in `bytes`, which begin with one, to `take`. Returns where the first
+/// that is not whole begins, and what is wrong with it. Behind such a one the next is looked for:
+/// where its header says that it ends, or else byte by byte, by tables below `next_table`.
+pub(super) fn walk(
+    bytes: &[u8],
+    next_table: u32,
+    mut take: impl FnMut(&Entry<'_>),
+) -> Option<(usize, String)> {
     let mut bad = None;
     let mut at = 0;
     while at < bytes.len() {
@@ -19,8 +23,11 @@ pub(super) fn walk(bytes: &[u8], next_table: u32, mut take: impl FnMut(&Entry<'_
             Err(malformed) => {
                 bad.get_or_insert((at, malformed.to_string()));
                 let ends_at = Entry::parse(&bytes[at..]).map(|entry| at + entry.encoded_len());
-                let follows = |next: &usize| *next == bytes.len() || begins_at(bytes, *next, next_table);
-                let Some(next) = ends_at.ok().filter(follows).or_else(|| next_entry(bytes, at + 1, next_table)) else {
+                let follows =
+                    |next: &usize| *next == bytes.len() || begins_at(bytes, *next, next_table);
+                let Some(next) =
+                    ends_at.ok().filter(follows).or_else(|| next_entry(bytes, at + 1, next_table))
+                else {
                     break;
                 };
                 at = next;
@@ -31,11 +38,12 @@ pub(super) fn walk(bytes: &[u8], next_table: u32, mut take: impl FnMut(&Entry<'_
 }
 
 fn next_entry(bytes: &[u8], from: usize, next_table: u32) -> Option<usize> {
-    (from..bytes.len().saturating_sub(HEADER_BYTES - 1)).find(|&at| begins_at(bytes, at, next_table))
+    (from..bytes.len().saturating_sub(HEADER_BYTES - 1))
+        .find(|&at| begins_at(bytes, at, next_table))
 }
 
-/// Whether a whole entry begins there. Its table is looked at first: to check the sums of what begins at every byte would
-/// take hours.
+/// Whether a whole entry begins there. Its table is looked at first: to check the sums of what
+/// begins at every byte would take hours.
 fn begins_at(bytes: &[u8], at: usize, next_table: u32) -> bool {
     let Ok(entry) = Entry::parse(&bytes[at..]) else { return false };
     entry.table & !COMPLETIONS < next_table && Entry::parse_checked(&bytes[at..]).is_ok()
@@ -56,7 +64,8 @@ impl Objects {
             Kind::Tombstone if entry.table & COMPLETIONS == 0 => true,
             _ => return,
         };
-        let known = self.newest.entry((entry.table, entry.key.to_vec())).or_insert((entry.version, gone));
+        let known =
+            self.newest.entry((entry.table, entry.key.to_vec())).or_insert((entry.version, gone));
         // A tombstone has the version of the object that it buries.
         if entry.version > known.0 || (entry.version == known.0 && gone) {
             *known = (entry.version, gone);
@@ -66,7 +75,8 @@ impl Objects {
     /// Whether an entry is an object that is there. Each is so once: it is forgotten then.
     pub fn take(&mut self, entry: &Entry<'_>) -> bool {
         let key = (entry.table, entry.key.to_vec());
-        let is_there = entry.kind == Kind::Object && self.newest.get(&key) == Some(&(entry.version, false));
+        let is_there =
+            entry.kind == Kind::Object && self.newest.get(&key) == Some(&(entry.version, false));
         is_there && self.newest.remove(&key).is_some()
     }
 

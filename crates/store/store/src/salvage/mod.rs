@@ -1,17 +1,20 @@
-//! What is whole in a log, or a file of replicas, that no server will open: each chunk and each entry for itself.
+//! What is whole in a log, or a file of replicas, that no server will open: each chunk and each
+//! entry for itself.
 //!
-//! [`survey`] finds every chunk of the file, wherever it lies, by its checksummed header; it needs neither the file's
-//! header nor its frames. [`Salvage::read`] then reads the segments that count and hands out their entries. A chunk of
-//! which a byte is damaged still gives its other entries, for each entry has a checksum of its own; and what lies where
-//! a damaged chunk header was is read too, if the chunks around it say how long it is. Everything that is not whole
-//! is a [`Fault`], with its place.
+//! [`survey`] finds every chunk of the file, wherever it lies, by its checksummed header; it needs
+//! neither the file's header nor its frames. [`Salvage::read`] then reads the segments that count
+//! and hands out their entries. A chunk of which a byte is damaged still gives its other entries,
+//! for each entry has a checksum of its own; and what lies where a damaged chunk header was is read
+//! too, if the chunks around it say how long it is. Everything that is not whole is a [`Fault`],
+//! with its place.
 //!
-//! A log counts by its newest head, which lists the segments that belong to it. If that list is damaged, all segments
-//! count, and objects that were removed long ago may be among what comes out; that is a fault too.
+//! A log counts by its newest head, which lists the segments that belong to it. If that list is
+//! damaged, all segments count, and objects that were removed long ago may be among what comes out;
+//! that is a fault too.
 //!
-//! If the header of a segment's last chunk is damaged, no later chunk shows that the last one is missing. Three things do:
-//! the length with which the log was closed, a segment that no chunk ends, and bytes that are no chunk where zeroes
-//! should be.
+//! If the header of a segment's last chunk is damaged, no later chunk shows that the last one is
+//! missing. Three things do: the length with which the log was closed, a segment that no chunk
+//! ends, and bytes that are no chunk where zeroes should be.
 
 mod entries;
 mod pieces;
@@ -77,7 +80,8 @@ pub struct Salvage {
     pub faults: Faults,
     /// Ids that tables may have: other entries are not taken for such.
     next_table: u32,
-    /// Whether the file was closed in order; else its last write may be unfinished, which is no fault.
+    /// Whether the file was closed in order; else its last write may be unfinished, which is no
+    /// fault.
     clean: bool,
     /// The head of a log that was closed in order, and the bytes of log that it had.
     closed: Option<(u64, u32)>,
@@ -87,8 +91,8 @@ pub struct Salvage {
     head: Option<u64>,
 }
 
-/// Looks over the file at `path`. `whose` is the cluster and server of the data directory, for a file whose own headers
-/// are damaged; `next_table` is the id from which on no table has one.
+/// Looks over the file at `path`. `whose` is the cluster and server of the data directory, for a
+/// file whose own headers are damaged; `next_table` is the id from which on no table has one.
 ///
 /// # Errors
 /// When the file cannot be read.
@@ -109,21 +113,38 @@ pub fn survey(path: &Path, whose: FileHeader, next_table: u32) -> io::Result<Sal
             faults.add(
                 path,
                 size,
-                format!("the file was cut short: it has {frames} frames of at least {}", header.frames),
+                format!(
+                    "the file was cut short: it has {frames} frames of at least {}",
+                    header.frames
+                ),
             );
         }
     }
     let segments = pieces.by_segment();
     let closed = closed.filter(|_| is_log);
-    let mut salvage =
-        Salvage { path: path.to_owned(), file, segments, faults, next_table, clean, closed, is_log, head: None };
+    let mut salvage = Salvage {
+        path: path.to_owned(),
+        file,
+        segments,
+        faults,
+        next_table,
+        clean,
+        closed,
+        is_log,
+        head: None,
+    };
     if is_log {
         salvage.keep_listed()?;
     }
     Ok(salvage)
 }
 
-fn newest_header(path: &Path, file: &File, size: u64, faults: &mut Faults) -> io::Result<Option<FileHeader>> {
+fn newest_header(
+    path: &Path,
+    file: &File,
+    size: u64,
+    faults: &mut Faults,
+) -> io::Result<Option<FileHeader>> {
     let mut newest: Option<FileHeader> = None;
     for copy in 0..FILE_HEADERS as u64 {
         let offset = copy * BLOCK_BYTES as u64;
@@ -132,7 +153,9 @@ fn newest_header(path: &Path, file: &File, size: u64, faults: &mut Faults) -> io
             file.read_exact_at(&mut block, offset)?;
         }
         match FileHeader::parse(&block) {
-            Ok(header) if newest.is_none_or(|other| other.incarnation < header.incarnation) => newest = Some(header),
+            Ok(header) if newest.is_none_or(|other| other.incarnation < header.incarnation) => {
+                newest = Some(header)
+            }
             Ok(_) => {}
             Err(bad) => faults.add(path, offset, format!("the file's header: {bad}")),
         }
@@ -155,11 +178,13 @@ impl Salvage {
     /// Leaves the segments that the newest head lists.
     fn keep_listed(&mut self) -> io::Result<()> {
         let is_head = |segment: &Segment| segment.pieces.iter().any(|piece| piece.head);
-        let found = self.segments.iter().rev().find(|(_, segment)| is_head(segment)).map(|(&id, _)| id);
+        let found =
+            self.segments.iter().rev().find(|(_, segment)| is_head(segment)).map(|(&id, _)| id);
         self.head = self.closed.map(|(head, _)| head).max(found);
         let Some(newest) = self.head else { return Ok(()) };
         let Some(digest) = self.digest(newest)? else {
-            let offset = self.segments.get(&newest).map_or(0, |segment| segment.pieces[0].file_offset);
+            let offset =
+                self.segments.get(&newest).map_or(0, |segment| segment.pieces[0].file_offset);
             let what = format!(
                 "segment {newest}, the newest head, does not say which segments count: all of them are taken, and \
                  objects that were removed may be among them"
@@ -186,11 +211,14 @@ impl Salvage {
         let bytes = first.read(&self.file)?;
         let entry = Entry::parse_checked(&bytes).ok().filter(|entry| entry.kind == Kind::Segment);
         let header = entry.and_then(|entry| SegmentHeader::parse(entry.value));
-        Ok(header.filter(|header| header.role == Role::Head && !header.digest.is_empty()).map(|header| header.digest))
+        Ok(header
+            .filter(|header| header.role == Role::Head && !header.digest.is_empty())
+            .map(|header| header.digest))
     }
 
-    /// Reads every segment that counts, in ascending order, and hands its whole entries to `take`. What is not whole is
-    /// added to [`faults`](Self::faults) if `report` says so: a second reading finds the same.
+    /// Reads every segment that counts, in ascending order, and hands its whole entries to `take`.
+    /// What is not whole is added to [`faults`](Self::faults) if `report` says so: a second
+    /// reading finds the same.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -200,13 +228,18 @@ impl Salvage {
         for (&segment, of) in &self.segments {
             let pieces = &of.pieces;
             totals.segments += 1;
-            // A chunk at the very end of a log that was not closed in order may be an unfinished write.
+            // A chunk at the very end of a log that was not closed in order may be an unfinished
+            // write.
             let may_be_torn = !self.clean && (Some(segment) == last || Some(segment) == self.head);
             let mut found = Vec::new();
             let mut log_end = 0;
             for (at, piece) in pieces.iter().enumerate() {
                 if piece.log_offset > log_end {
-                    let what = format!("bytes {log_end} to {} of {} are missing", piece.log_offset, name(segment));
+                    let what = format!(
+                        "bytes {log_end} to {} of {} are missing",
+                        piece.log_offset,
+                        name(segment)
+                    );
                     found.push((piece.file_offset, what));
                 }
                 log_end = log_end.max(piece.log_offset + piece.len);
@@ -214,7 +247,10 @@ impl Salvage {
                 if piece.is_whole(&piece.read(&self.file)?) {
                     totals.bytes += piece.len;
                 } else if !(may_be_torn && is_last) {
-                    found.push((piece.file_offset, format!("a chunk of {} is damaged", name(segment))));
+                    found.push((
+                        piece.file_offset,
+                        format!("a chunk of {} is damaged", name(segment)),
+                    ));
                 }
             }
             if let Some((offset, what)) = self.missing_end(segment, of, log_end, may_be_torn)? {
@@ -231,18 +267,23 @@ impl Salvage {
                     take(entry);
                 });
                 if let Some((place, what)) = bad.filter(|_| is_whole && !may_be_torn) {
-                    found.push((file_offset(run, place), format!("an entry of {}: {what}", name(segment))));
+                    found.push((
+                        file_offset(run, place),
+                        format!("an entry of {}: {what}", name(segment)),
+                    ));
                 }
             }
             if report {
-                found.into_iter().for_each(|(offset, what)| self.faults.add(&self.path, offset, what));
+                found
+                    .into_iter()
+                    .for_each(|(offset, what)| self.faults.add(&self.path, offset, what));
             }
         }
         Ok(totals)
     }
 
-    /// Checks whether a segment had more behind the last chunk that was found, which ends at byte `log_end` of its
-    /// log. Returns where in the file, and what shows it.
+    /// Checks whether a segment had more behind the last chunk that was found, which ends at byte
+    /// `log_end` of its log. Returns where in the file, and what shows it.
     fn missing_end(
         &self,
         segment: u64,
@@ -250,7 +291,8 @@ impl Salvage {
         log_end: u64,
         may_be_torn: bool,
     ) -> io::Result<Option<(u64, String)>> {
-        let closed = self.closed.filter(|(head, _)| *head == segment).map_or(0, |(_, bytes)| bytes.into());
+        let closed =
+            self.closed.filter(|(head, _)| *head == segment).map_or(0, |(_, bytes)| bytes.into());
         let least = of.least.max(closed);
         let end = of.pieces.last().map_or(0, |last| last.file_offset + last.len);
         let name = name(segment);
@@ -261,7 +303,10 @@ impl Salvage {
             return Ok(None);
         }
         if self.is_log && Some(segment) != self.head {
-            return Ok(Some((end, format!("no chunk ends {name}: bytes behind {log_end} may be missing"))));
+            return Ok(Some((
+                end,
+                format!("no chunk ends {name}: bytes behind {log_end} may be missing"),
+            )));
         }
         // Writes are of whole blocks: behind the last chunk there are zeroes up to the block's end.
         let block_end = end.next_multiple_of(BLOCK_BYTES as u64).min(self.file.metadata()?.len());

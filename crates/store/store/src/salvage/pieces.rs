@@ -101,7 +101,8 @@ impl Pieces {
         segment.ended |= header.seal != Seal::Open;
     }
 
-    /// The pieces of each segment in the order of its log, of its latest incarnation that has a beginning, or else any.
+    /// The pieces of each segment in the order of its log, of its latest incarnation that has a
+    /// beginning, or else any.
     pub(super) fn by_segment(self) -> BTreeMap<u64, Segment> {
         let mut segments = BTreeMap::new();
         for (id, mut segment) in self.found {
@@ -118,8 +119,8 @@ impl Pieces {
     }
 }
 
-/// Adds what lies between two chunks of which the second follows in the file just as far behind as in the log: the header
-/// between is damaged, and its bytes may be whole.
+/// Adds what lies between two chunks of which the second follows in the file just as far behind as
+/// in the log: the header between is damaged, and its bytes may be whole.
 fn with_lost_headers(pieces: Vec<Piece>) -> Vec<Piece> {
     let mut all: Vec<Piece> = Vec::with_capacity(pieces.len());
     for next in pieces {
@@ -128,7 +129,13 @@ fn with_lost_headers(pieces: Vec<Piece>) -> Vec<Piece> {
             let header = CHUNK_HEADER_BYTES as u64;
             let lost = next.log_offset.saturating_sub(log_end);
             if lost > 0 && next.file_offset == file_end + header + lost + header {
-                all.push(Piece { log_offset: log_end, len: lost, file_offset: file_end + header, chunk: None, ..last });
+                all.push(Piece {
+                    log_offset: log_end,
+                    len: lost,
+                    file_offset: file_end + header,
+                    chunk: None,
+                    ..last
+                });
             }
         }
         all.push(next);

@@ -1,4 +1,5 @@
-//! The control thread of a server: enlists with the coordinator, and keeps the master's assignments current.
+//! The control thread of a server: enlists with the coordinator, and keeps the master's assignments
+//! current.
 
 use super::run::{Stop, pause};
 use super::{End, ServerError};
@@ -29,13 +30,16 @@ const NEXT: Duration = Duration::from_millis(5);
 /// How often a server reports that the coordinator is not its own.
 const FOREIGN_PAUSE: Duration = Duration::from_secs(5);
 
-/// Copies of the catalog that wait to be written; a newer one is asked for again when there is no room.
+/// Copies of the catalog that wait to be written; a newer one is asked for again when there is no
+/// room.
 const COPIES_WAITING: usize = 4;
 
-/// How long a server that starts looks for a coordinator among several whose metadata are its cluster's.
+/// How long a server that starts looks for a coordinator among several whose metadata are its
+/// cluster's.
 const FOREIGN_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Silence of all coordinators after which that is told, and again each time that it has lasted so long.
+/// Silence of all coordinators after which that is told, and again each time that it has lasted so
+/// long.
 const TELL: Duration = Duration::from_secs(1);
 
 /// The agent and its way to the coordinator, before its thread runs.
@@ -56,7 +60,8 @@ pub(super) struct Handle {
 }
 
 impl Handle {
-    /// Waits for the thread to end, which it does, once told, within the coordinator's longest silence.
+    /// Waits for the thread to end, which it does, once told, within the coordinator's longest
+    /// silence.
     pub(super) fn join(self) {
         // A thread that panicked has said so on standard error.
         let _ = self.thread.join();
@@ -73,8 +78,8 @@ impl Link {
         self
     }
 
-    /// Of a server that was `identity`, whose node others reach at `locator`, and that keeps so many copies of its log
-    /// elsewhere than in its rack.
+    /// Of a server that was `identity`, whose node others reach at `locator`, and that keeps so
+    /// many copies of its log elsewhere than in its rack.
     pub(super) fn connect(
         coordinator: &Locators,
         identity: Option<Identity>,
@@ -82,13 +87,19 @@ impl Link {
         locator: String,
         member: Option<Arc<Member>>,
     ) -> Result<Self, ServerError> {
-        let enlisted = identity
-            .map_or_else(Enlisted::default, |identity| Enlisted { server: identity.server, cluster: identity.cluster });
+        let enlisted = identity.map_or_else(Enlisted::default, |identity| Enlisted {
+            server: identity.server,
+            cluster: identity.cluster,
+        });
         Self::over(coordinator, Agent::new(enlisted, copies, locator).in_rack(rack), member)
     }
 
     /// A way to the coordinator for an agent: each thread has its own.
-    fn over(coordinator: &Locators, agent: Agent, member: Option<Arc<Member>>) -> Result<Self, ServerError> {
+    fn over(
+        coordinator: &Locators,
+        agent: Agent,
+        member: Option<Arc<Member>>,
+    ) -> Result<Self, ServerError> {
         let options = Options {
             coordinator: coordinator.to_string(),
             timeout: TIMEOUT,
@@ -108,9 +119,9 @@ impl Link {
         loop {
             match self.turn(Nanos(0), &unused) {
                 Ok(_) => return Ok(self.agent.enlisted()),
-                Err(ServerError::Enlist(error @ (Error::Timeout { .. } | Error::Indeterminate { .. })))
-                    if Instant::now() < until =>
-                {
+                Err(ServerError::Enlist(
+                    error @ (Error::Timeout { .. } | Error::Indeterminate { .. }),
+                )) if Instant::now() < until => {
                     tracing::info!("waiting for the coordinator: {error}");
                 }
                 Err(error) => return Err(error),
@@ -119,10 +130,15 @@ impl Link {
     }
 
     /// The catalog as the coordinator has it now: from then on nothing older is taken.
-    pub(super) fn catalog(&mut self) -> Result<(CatalogCopy, Catalog<MetadataMemory>), ServerError> {
+    pub(super) fn catalog(
+        &mut self,
+    ) -> Result<(CatalogCopy, Catalog<MetadataMemory>), ServerError> {
         let until = Instant::now() + FOREIGN_PATIENCE;
         loop {
-            let request = Request::CopyCatalog { server: self.agent.enlisted().server, seen: &self.agent.seen() };
+            let request = Request::CopyCatalog {
+                server: self.agent.enlisted().server,
+                seen: &self.agent.seen(),
+            };
             let ticket = self.client.submit(&request).map_err(ServerError::Enlist)?;
             let answered = self.client.wait_whatever(ticket, |answer| {
                 let copy = CatalogCopy { bytes: answer.body.to_vec() };
@@ -132,8 +148,9 @@ impl Link {
             match status {
                 Status::Ok => {
                     let catalog = Catalog::<MetadataMemory>::of_copy(&copy.bytes);
-                    let catalog =
-                        catalog.map_err(|what| ServerError::Catalog(format!("the coordinator's catalog: {what}")))?;
+                    let catalog = catalog.map_err(|what| {
+                        ServerError::Catalog(format!("the coordinator's catalog: {what}"))
+                    })?;
                     return Ok((copy, catalog));
                 }
                 // Of several, one that does not lead any more may have answered.
@@ -152,19 +169,27 @@ impl Link {
 
     /// Ids of the tables this server is to serve, as the coordinator has it now.
     pub(super) fn tables(&mut self) -> Result<Vec<u32>, ServerError> {
-        let request = Request::Assignments { server: self.agent.enlisted().server, known: 0, seen: &self.agent.seen() };
+        let request = Request::Assignments {
+            server: self.agent.enlisted().server,
+            known: 0,
+            seen: &self.agent.seen(),
+        };
         let ticket = self.client.submit(&request);
         let wait = |ticket| self.client.wait(ticket, |answer| Assignment::parse(answer.body));
         let assignment = ticket.and_then(wait).map_err(ServerError::Enlist)?;
         let tables = assignment.map(|assignment| {
-            let mut tables: Vec<u32> = assignment.tablets.iter().map(|tablet| tablet.table).collect();
+            let mut tables: Vec<u32> =
+                assignment.tablets.iter().map(|tablet| tablet.table).collect();
             tables.dedup();
             tables
         });
-        tables.ok_or_else(|| ServerError::Enlist(Error::Protocol { server: "the coordinator".into() }))
+        tables.ok_or_else(|| {
+            ServerError::Enlist(Error::Protocol { server: "the coordinator".into() })
+        })
     }
 
-    /// Asks once, and leaves with the master what there is for it; returns whether there was anything.
+    /// Asks once, and leaves with the master what there is for it; returns whether there was
+    /// anything.
     fn turn(&mut self, now: Nanos, outbox: &Outbox) -> Result<bool, ServerError> {
         let Self { client, agent, coordinators, .. } = self;
         // What is next decides how long it may take.
@@ -179,8 +204,15 @@ impl Link {
         answered.map_err(ServerError::Enlist)?.map_err(ServerError::Gone)
     }
 
-    /// Runs until told to end; says so once the master serves its tables. Ends the server when the coordinator has given it up.
-    fn run(mut self, place: &Place, copies: Option<&SyncSender<CatalogCopy>>, ended: &AtomicBool, ready: &Sender<()>) {
+    /// Runs until told to end; says so once the master serves its tables. Ends the server when the
+    /// coordinator has given it up.
+    fn run(
+        mut self,
+        place: &Place,
+        copies: Option<&SyncSender<CatalogCopy>>,
+        ended: &AtomicBool,
+        ready: &Sender<()>,
+    ) {
         let Place { outbox, data, end, .. } = place;
         let mut ready = Some(ready);
         let mut heard = Instant::now();
@@ -215,7 +247,9 @@ impl Link {
                     let several = self.coordinators > 1;
                     // One of several may be silent: that is what the others are for.
                     if !several || heard.elapsed() > TELL {
-                        tracing::warn!("cannot reach the coordinator: {error}; objects are still served");
+                        tracing::warn!(
+                            "cannot reach the coordinator: {error}; objects are still served"
+                        );
                         heard = Instant::now();
                     }
                     pause(if several { NEXT } else { RETRY });
@@ -242,8 +276,9 @@ pub(super) struct Place {
     pub(super) kept: Option<(DataDir, CatalogCopy)>,
 }
 
-/// Notes how old the files are that have been opened, and writes copies of the catalog, the newest of those that wait,
-/// until there are no more to come. A thread of its own: a disk that is busy must not keep the agent from its lease.
+/// Notes how old the files are that have been opened, and writes copies of the catalog, the newest
+/// of those that wait, until there are no more to come. A thread of its own: a disk that is busy
+/// must not keep the agent from its lease.
 fn keep_copies(dir: &mut DataDir, first: CatalogCopy, copies: &Receiver<CatalogCopy>) {
     dir.note_ages();
     let mut fails = false;
@@ -253,7 +288,9 @@ fn keep_copies(dir: &mut DataDir, first: CatalogCopy, copies: &Receiver<CatalogC
         match dir.keep_catalog(&copy) {
             Ok(()) => fails = false,
             Err(error) if !fails => {
-                tracing::warn!("{error}; an older coordinator may go unnoticed until it can be written");
+                tracing::warn!(
+                    "{error}; an older coordinator may go unnoticed until it can be written"
+                );
                 fails = true;
             }
             Err(_) => {}
@@ -261,7 +298,8 @@ fn keep_copies(dir: &mut DataDir, first: CatalogCopy, copies: &Receiver<CatalogC
     }
 }
 
-/// Starts the agent's thread, which ends when `ended` says so; returns once the master serves its tables.
+/// Starts the agent's thread, which ends when `ended` says so; returns once the master serves its
+/// tables.
 pub(super) fn start(
     coordinator: &Locators,
     link: Link,
@@ -303,7 +341,10 @@ pub(super) fn start(
 /// How long the first assignments may take.
 const FIRST_TABLES: Duration = Duration::from_secs(10);
 
-/// Gives the master a moment to take what was left for it, so that the coordinator hears of it at once.
+/// Gives the master a moment to take what was left for it, so that the coordinator hears of it at
+/// once.
 fn wait_applied(outbox: &Outbox, version: u64) {
-    wait_until(Duration::from_millis(100), Duration::from_micros(50), || outbox.applied() >= version);
+    wait_until(Duration::from_millis(100), Duration::from_micros(50), || {
+        outbox.applied() >= version
+    });
 }

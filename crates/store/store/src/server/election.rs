@@ -1,5 +1,5 @@
-//! The thread by which a coordinator finds out whether it leads: it does what its [`Election`] says, with etcd and the leader of
-//! the moment, and tells the coordinator on its node.
+//! The thread by which a coordinator finds out whether it leads: it does what its [`Election`]
+//! says, with etcd and the leader of the moment, and tells the coordinator on its node.
 
 use super::ServerError;
 use super::run::{Stop, pause};
@@ -14,11 +14,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// How long the thread sleeps at most before it looks whether the coordinator has given up, or the process is to end.
+/// How long the thread sleeps at most before it looks whether the coordinator has given up, or the
+/// process is to end.
 const LOOK_AROUND: Duration = Duration::from_millis(25);
 
-/// For how long a coordinator that starts waits for an etcd that is not there yet: with the power both come back, and the members
-/// of etcd have a leader of their own to choose first.
+/// For how long a coordinator that starts waits for an etcd that is not there yet: with the power
+/// both come back, and the members of etcd have a leader of their own to choose first.
 const ETCD_PATIENCE: Duration = Duration::from_secs(30);
 
 /// How often it looks meanwhile, and says so.
@@ -74,7 +75,10 @@ pub(super) fn start(seat: Seat, ended: &Arc<AtomicBool>) -> Result<JoinHandle<()
             thread.step();
         }
     };
-    thread::Builder::new().name("sprat-election".into()).spawn(run).map_err(ServerError::system("start a thread"))
+    thread::Builder::new()
+        .name("sprat-election".into())
+        .spawn(run)
+        .map_err(ServerError::system("start a thread"))
 }
 
 impl Thread {

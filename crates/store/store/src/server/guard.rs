@@ -7,7 +7,8 @@ use sprat_rpc::Credentials;
 use std::sync::Arc;
 
 /// Devices past the kernel that end in another process of this machine.
-const LOCAL_DEVICES: &[&str] = &["net_memif", "net_virtio_user", "net_vhost", "net_ring", "net_null"];
+const LOCAL_DEVICES: &[&str] =
+    &["net_memif", "net_virtio_user", "net_vhost", "net_ring", "net_null"];
 
 /// Whom a process lets in, and who it is to others.
 #[derive(Clone, Debug, Default)]
@@ -23,7 +24,10 @@ impl Guard {
     ///
     /// # Errors
     /// [`ServerError::Exposed`].
-    pub(super) fn check<'a>(&self, listen: impl IntoIterator<Item = &'a Locator>) -> Result<(), ServerError> {
+    pub(super) fn check<'a>(
+        &self,
+        listen: impl IntoIterator<Item = &'a Locator>,
+    ) -> Result<(), ServerError> {
         if self.identity.is_some() || self.insecure {
             return Ok(());
         }
@@ -35,7 +39,11 @@ impl Guard {
 
     /// What a node is given whose clock begins now.
     pub(super) fn credentials(&self) -> Result<Option<Credentials>, ServerError> {
-        self.identity.as_ref().map(sprat_client::credentials).transpose().map_err(ServerError::Identity)
+        self.identity
+            .as_ref()
+            .map(sprat_client::credentials)
+            .transpose()
+            .map_err(ServerError::Identity)
     }
 }
 
@@ -47,5 +55,7 @@ pub fn is_exposed(locator: &Locator) -> bool {
         return bypass.devices.is_empty() || !bypass.devices.iter().all(local);
     }
     // One whose name nobody knows cannot be opened either.
-    !locator.resolve().is_ok_and(|addresses| addresses.iter().all(|address| address.ip().is_loopback()))
+    !locator
+        .resolve()
+        .is_ok_and(|addresses| addresses.iter().all(|address| address.ip().is_loopback()))
 }

@@ -34,13 +34,22 @@ impl Handle {
 }
 
 /// Serves `/metrics` of the nodes at `address`.
-pub(super) fn serve(address: SocketAddr, nodes: Vec<(Outbox, Stop)>) -> Result<Handle, ServerError> {
-    let what = || format!("serve metrics at {address} (choose another address with --metrics, or `--metrics none`)");
+pub(super) fn serve(
+    address: SocketAddr,
+    nodes: Vec<(Outbox, Stop)>,
+) -> Result<Handle, ServerError> {
+    let what = || {
+        format!(
+            "serve metrics at {address} (choose another address with --metrics, or `--metrics none`)"
+        )
+    };
     let listener = std::net::TcpListener::bind(address).map_err(ServerError::system(what()))?;
     listener.set_nonblocking(true).map_err(ServerError::system(what()))?;
     let bound = listener.local_addr().map_err(ServerError::system(what()))?;
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_io().build().map_err(ServerError::system(what()))?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .build()
+        .map_err(ServerError::system(what()))?;
     let answer = move || {
         let text = collect(&nodes);
         async move { text.ok_or(StatusCode::SERVICE_UNAVAILABLE) }
@@ -79,7 +88,11 @@ fn collect(nodes: &[(Outbox, Stop)]) -> Option<String> {
     let mut all = Vec::new();
     for (number, receiver) in (1..).zip(asked) {
         let figures = receiver.recv_timeout(PATIENCE).ok()?;
-        all.extend(figures.into_iter().map(|figure| if nodes.len() > 1 { of_node(figure, number) } else { figure }));
+        all.extend(
+            figures
+                .into_iter()
+                .map(|figure| if nodes.len() > 1 { of_node(figure, number) } else { figure }),
+        );
     }
     Some(text_of(all))
 }
@@ -121,7 +134,8 @@ mod tests {
     #[test]
     fn figures_of_one_name_stand_below_one_type() {
         let up = |device, value| Figure::labelled("device_up", &[("device", device)], value);
-        let figures = vec![Figure::new("reads_total", 7), up("a", 1), Figure::new("objects", 3), up("b", 0)];
+        let figures =
+            vec![Figure::new("reads_total", 7), up("a", 1), Figure::new("objects", 3), up("b", 0)];
         let want = "# TYPE sprat_reads_total counter\nsprat_reads_total 7\n# TYPE sprat_device_up gauge\n\
                     sprat_device_up{device=\"a\"} 1\nsprat_device_up{device=\"b\"} 0\n\
                     # TYPE sprat_objects gauge\nsprat_objects 3\n";

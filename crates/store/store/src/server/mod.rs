@@ -54,7 +54,9 @@ fn check_cluster(options: &ServerOptions, listen: &[Locator]) -> Result<(), Serv
         return Err(ServerError::Log(format!("-r {copies}: at most {most} replicas are kept")));
     }
     if options.durability == Durability::None {
-        return Err(ServerError::Log(format!("-r {copies}: replicas are on disk: give --durability sync or buffered")));
+        return Err(ServerError::Log(format!(
+            "-r {copies}: replicas are on disk: give --durability sync or buffered"
+        )));
     }
     match listen.iter().find(|locator| is_unreachable(locator)) {
         Some(locator) => Err(ServerError::Log(format!(
@@ -64,23 +66,29 @@ fn check_cluster(options: &ServerOptions, listen: &[Locator]) -> Result<(), Serv
     }
 }
 
-/// Whether nobody can be told to go there. A name would have to be looked up by everybody, again and again, and a node cannot wait for that.
+/// Whether nobody can be told to go there. A name would have to be looked up by everybody, again
+/// and again, and a node cannot wait for that.
 fn is_unreachable(locator: &Locator) -> bool {
     if matches!(locator.host, Host::Name(_)) {
         return true;
     }
     let addresses = locator.resolve();
-    locator.port == 0 || addresses.is_ok_and(|all| all.iter().any(|address| address.ip().is_unspecified()))
+    locator.port == 0
+        || addresses.is_ok_and(|all| all.iter().any(|address| address.ip().is_unspecified()))
 }
 
-/// Opens the coordinator's metadata in a directory, or begins a cluster there, and notes whose they are: from then on a
-/// directory without them has lost them.
+/// Opens the coordinator's metadata in a directory, or begins a cluster there, and notes whose they
+/// are: from then on a directory without them has lost them.
 fn open_catalog(dir: &mut DataDir) -> Result<Catalog<MetadataFile>, ServerError> {
     let path = dir.coordinator();
-    let catalog = Catalog::open_alone(MetadataFile::open(&path)?, random(), random()).map_err(ServerError::Catalog)?;
+    let catalog = Catalog::open_alone(MetadataFile::open(&path)?, random(), random())
+        .map_err(ServerError::Catalog)?;
     let (cluster, known) = (catalog.cluster(), dir.identity().coordinator);
     if known != 0 && known != cluster {
-        let reason = format!("{}: the metadata of cluster {cluster:016x}, not {known:016x}: {REMEDY}", path.display());
+        let reason = format!(
+            "{}: the metadata of cluster {cluster:016x}, not {known:016x}: {REMEDY}",
+            path.display()
+        );
         return Err(ServerError::Catalog(reason));
     }
     if known == 0 {
@@ -154,28 +162,40 @@ impl Server {
     ///
     /// # Errors
     /// [`ServerError`].
-    pub fn start_coordinator(locator: &str, data: &Path, guard: &Guard) -> Result<Self, ServerError> {
+    pub fn start_coordinator(
+        locator: &str,
+        data: &Path,
+        guard: &Guard,
+    ) -> Result<Self, ServerError> {
         let locator: Locator = locator.parse()?;
         guard.check([&locator])?;
         let mut dir = DataDir::open(data, random())?;
         let catalog = open_catalog(&mut dir)?;
         let (ended, ends) = channel();
         let mut server = Self::empty(locator.clone().into(), ends, guard);
-        let (at, _) = server.spawn_coordinator(&locator, Coordinator::new(catalog), Some(dir), &ended)?;
+        let (at, _) =
+            server.spawn_coordinator(&locator, Coordinator::new(catalog), Some(dir), &ended)?;
         server.coordinator = at.into();
         Ok(server)
     }
 
-    /// Starts one of several coordinators, whose metadata are in etcd. Others reach it at `locator`, which so names an address and
-    /// a port. Returns when it has found etcd, for which it waits half a minute, whether it leads or stands by.
+    /// Starts one of several coordinators, whose metadata are in etcd. Others reach it at
+    /// `locator`, which so names an address and a port. Returns when it has found etcd, for
+    /// which it waits half a minute, whether it leads or stands by.
     ///
     /// # Errors
     /// [`ServerError`].
-    pub fn start_candidate(locator: &str, place: &EtcdPlace, guard: &Guard) -> Result<Self, ServerError> {
+    pub fn start_candidate(
+        locator: &str,
+        place: &EtcdPlace,
+        guard: &Guard,
+    ) -> Result<Self, ServerError> {
         let locator: Locator = locator.parse()?;
         guard.check([&locator])?;
         if is_unreachable(&locator) {
-            let reason = format!("-C {locator}: clients and servers are to reach it there: name an address and a port");
+            let reason = format!(
+                "-C {locator}: clients and servers are to reach it there: name an address and a port"
+            );
             return Err(ServerError::Log(reason));
         }
         let etcd = place.open()?;
@@ -204,20 +224,28 @@ impl Server {
         Ok(server)
     }
 
-    /// Starts a server: alone with its own coordinator, or with one elsewhere. Returns when objects can be read and
-    /// written: the log has been replayed and the tables are known.
+    /// Starts a server: alone with its own coordinator, or with one elsewhere. Returns when objects
+    /// can be read and written: the log has been replayed and the tables are known.
     ///
     /// # Errors
     /// [`ServerError`].
     pub fn start(options: &ServerOptions) -> Result<Self, ServerError> {
-        let listen = options.listen.iter().map(|text| text.parse()).collect::<Result<Vec<Locator>, _>>()?;
+        let listen =
+            options.listen.iter().map(|text| text.parse()).collect::<Result<Vec<Locator>, _>>()?;
         let coordinator: Locators = options.coordinator.parse()?;
         options.guard.check(&listen)?;
         if options.embedded {
             options.guard.check(coordinator.iter())?;
         }
-        assert!((1..=MAX_NODES).contains(&listen.len()), "1 to {MAX_NODES} nodes, not {}", listen.len());
-        assert!(options.cores.is_empty() || options.cores.len() == listen.len(), "a core for each node, or none");
+        assert!(
+            (1..=MAX_NODES).contains(&listen.len()),
+            "1 to {MAX_NODES} nodes, not {}",
+            listen.len()
+        );
+        assert!(
+            options.cores.is_empty() || options.cores.len() == listen.len(),
+            "a core for each node, or none"
+        );
         let mut dirs: Vec<_> = match options.durability {
             Durability::None => listen.iter().map(|_| None).collect(),
             Durability::Sync | Durability::Buffered => {
@@ -231,7 +259,9 @@ impl Server {
         let mut server = Self::empty(coordinator.clone(), ends, &options.guard);
         if options.embedded {
             let [coordinator] = &coordinator[..] else {
-                return Err(ServerError::Log("a server brings one coordinator: name one with -C".into()));
+                return Err(ServerError::Log(
+                    "a server brings one coordinator: name one with -C".into(),
+                ));
             };
             let started = match &mut dirs[0] {
                 Some(dir) => {
@@ -239,8 +269,9 @@ impl Server {
                     server.spawn_coordinator(coordinator, Coordinator::new(catalog), None, &ended)
                 }
                 None => {
-                    let catalog = Catalog::open_alone(MetadataMemory::default(), random(), random())
-                        .map_err(ServerError::Catalog)?;
+                    let catalog =
+                        Catalog::open_alone(MetadataMemory::default(), random(), random())
+                            .map_err(ServerError::Catalog)?;
                     server.spawn_coordinator(coordinator, Coordinator::new(catalog), None, &ended)
                 }
             };
@@ -284,7 +315,8 @@ impl Server {
         let result = self.ends.recv().unwrap_or(Ok(()));
         self.stopper().stop();
         self.join();
-        // Others end because the first did; what they say then is noise, unless the first said nothing.
+        // Others end because the first did; what they say then is noise, unless the first said
+        // nothing.
         let rest = self.ends.try_iter().find(Result::is_err);
         result.and(rest.unwrap_or(Ok(())))
     }
@@ -322,7 +354,13 @@ impl Server {
     ) -> Result<(Locator, Stop), ServerError> {
         // Tables are made seldom: its thread sleeps rather than spins.
         let policy = Policy::of(sprat_net::Mode::Sleep);
-        let seat = Seat { name: "coordinator".into(), locator: locator.clone(), policy, core: None, share: None };
+        let seat = Seat {
+            name: "coordinator".into(),
+            locator: locator.clone(),
+            policy,
+            core: None,
+            share: None,
+        };
         let close = move |_, _| {
             drop(dir);
             Ok(())
@@ -331,9 +369,9 @@ impl Server {
         Ok((bound, self.stops.last().expect("just started").clone()))
     }
 
-    /// Starts a thread that opens the driver, makes the service and runs the node of both; returns once it runs.
-    /// The service is made on its own thread, for it need not be one that can change threads; `make` is told when the node's
-    /// clock began.
+    /// Starts a thread that opens the driver, makes the service and runs the node of both; returns
+    /// once it runs. The service is made on its own thread, for it need not be one that can
+    /// change threads; `make` is told when the node's clock began.
     fn spawn_node<S: Service>(
         &mut self,
         seat: Seat,
@@ -352,7 +390,9 @@ impl Server {
         let body = move || {
             let runner = Runner::new(policy).map_err(ServerError::system("make an eventfd"))?;
             if let Some(core) = core {
-                run::pin(core).map_err(ServerError::system(format!("pin the {name} thread to core {core}")))?;
+                run::pin(core).map_err(ServerError::system(format!(
+                    "pin the {name} thread to core {core}"
+                )))?;
             }
             let credentials = guard.credentials()?; // of a clock that has just begun
             let service = make(runner.begun())?;
@@ -367,15 +407,20 @@ impl Server {
             }
             runs_by_body.store(true, Ordering::Release);
             let _ = started.send(Ok((bound, runner.stop()))); // the starter waits for it
-            let (service, now) = runner.run(node).map_err(ServerError::system("receive from the network"))?;
+            let (service, now) =
+                runner.run(node).map_err(ServerError::system("receive from the network"))?;
             close(service, now)
         };
         let run = move || {
             let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
-            let panicked = || Err(ServerError::Log(format!("the {on_panic} thread panicked; its message is above")));
+            let panicked = || {
+                Err(ServerError::Log(format!(
+                    "the {on_panic} thread panicked; its message is above"
+                )))
+            };
             let result = caught.unwrap_or_else(|_| panicked());
-            // Before the node runs the starter waits for an error; afterwards it is the thread's end. Nobody listens
-            // to that when the process is ending.
+            // Before the node runs the starter waits for an error; afterwards it is the thread's
+            // end. Nobody listens to that when the process is ending.
             match result {
                 Err(error) if !runs.load(Ordering::Acquire) => drop(failed.send(Err(error))),
                 end => drop(ended.send(end)),

@@ -1,5 +1,5 @@
-//! The data nodes of a server. Each is a server of its own to the coordinator, with its own log, memory, port and thread:
-//! they share a process, and nothing else.
+//! The data nodes of a server. Each is a server of its own to the coordinator, with its own log,
+//! memory, port and thread: they share a process, and nothing else.
 
 use super::agent::{self, Link};
 use super::run::Stop;
@@ -15,8 +15,8 @@ use sprat_net::{Locator, Nanos, Policy, Transport};
 use std::sync::mpsc::{Sender, channel};
 
 impl Server {
-    /// Starts a node at each locator, with its directory if it has one: one after the other, as each has its threads
-    /// read its log.
+    /// Starts a node at each locator, with its directory if it has one: one after the other, as
+    /// each has its threads read its log.
     pub(super) fn start_nodes(
         &mut self,
         options: &ServerOptions,
@@ -25,7 +25,9 @@ impl Server {
         ended: &Sender<End>,
     ) -> Result<(), ServerError> {
         let mut shares = match share_a_device(listen) {
-            true => shares(listen.len()).map_err(ServerError::system("share a device between nodes"))?,
+            true => {
+                shares(listen.len()).map_err(ServerError::system("share a device between nodes"))?
+            }
             false => Vec::new(),
         }
         .into_iter();
@@ -78,7 +80,8 @@ impl Server {
         let (outbox, inbox) = crate::master::inbox();
         let name = if at == 0 { "data".to_owned() } else { format!("data-{}", at + 1) };
         let core = options.cores.get(at).copied();
-        let seat = Seat { name, locator: listen.clone(), policy: Policy::of(options.idle), core, share };
+        let seat =
+            Seat { name, locator: listen.clone(), policy: Policy::of(options.idle), core, share };
         let (report, restored) = channel();
         let opening = options.clone();
         let bound = match dir {
@@ -113,9 +116,16 @@ impl Server {
             }
         };
         let data = self.stops.last().expect("just started").clone();
-        // Other servers reach it where it enlisted; clients alone may be told of a port that the kernel chose.
+        // Other servers reach it where it enlisted; clients alone may be told of a port that the
+        // kernel chose.
         let locator = if options.copies > 0 { listen.to_string() } else { bound.to_string() };
-        let place = agent::Place { locator, outbox: outbox.clone(), data: data.clone(), end: ended.clone(), kept };
+        let place = agent::Place {
+            locator,
+            outbox: outbox.clone(),
+            data: data.clone(),
+            end: ended.clone(),
+            kept,
+        };
         self.agents.push(agent::start(&self.coordinator, link, place, &self.ended)?);
         self.nodes.push(DataNode { listen: bound, restored: restored.recv().unwrap_or_default() });
         Ok((outbox, data))
@@ -136,7 +146,8 @@ fn end_use(mut dir: DataDir, closed: Result<(), Failed>) -> Result<(), ServerErr
     Ok(())
 }
 
-/// Whether the nodes are to be reached at ports that follow one another, past the kernel, over one device.
+/// Whether the nodes are to be reached at ports that follow one another, past the kernel, over one
+/// device.
 fn share_a_device(listen: &[Locator]) -> bool {
     let [first, others @ ..] = listen else { return false };
     let follows = |(number, locator): (u16, &Locator)| {

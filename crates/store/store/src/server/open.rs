@@ -44,7 +44,8 @@ pub struct ServerOptions {
     pub coordinator: String,
     /// Whether this process brings it.
     pub embedded: bool,
-    /// Where clients reach the objects: a locator for each node, 1 to [`MAX_NODES`](super::MAX_NODES).
+    /// Where clients reach the objects: a locator for each node, 1 to
+    /// [`MAX_NODES`](super::MAX_NODES).
     pub listen: Vec<String>,
     /// Memory for the logs of all nodes, bytes.
     pub memory: u64,
@@ -54,7 +55,8 @@ pub struct ServerOptions {
     pub data: PathBuf,
     /// What a write has survived when it is acknowledged.
     pub durability: Durability,
-    /// Replicas of the log on other servers, and then it keeps some for them; zero: the log is on a disk of its own.
+    /// Replicas of the log on other servers, and then it keeps some for them; zero: the log is on
+    /// a disk of its own.
     pub copies: u8,
     /// The rack that it is in, which replicas of its log avoid; empty if nobody has said.
     pub rack: String,
@@ -88,8 +90,8 @@ pub struct Restored {
 }
 
 impl ServerOptions {
-    /// A small server that is a cluster by itself: 64 MiB of memory and 256 MiB of disk, every write durable, at ports of
-    /// the loopback that the kernel chooses.
+    /// A small server that is a cluster by itself: 64 MiB of memory and 256 MiB of disk, every
+    /// write durable, at ports of the loopback that the kernel chooses.
     #[must_use]
     pub fn alone(data: &Path) -> Self {
         Self {
@@ -112,15 +114,17 @@ impl ServerOptions {
         }
     }
 
-    /// Returns the bytes of disk that a server takes by default. It has `nodes` nodes, which share `memory` bytes, and
-    /// each node's log has `copies` replicas on other servers.
+    /// Returns the bytes of disk that a server takes by default. It has `nodes` nodes, which share
+    /// `memory` bytes, and each node's log has `copies` replicas on other servers.
     ///
-    /// Without replicas: two and a half times the memory, so that the cleaner has segments to choose from.
+    /// Without replicas: two and a half times the memory, so that the cleaner has segments to
+    /// choose from.
     ///
-    /// With replicas the server keeps those of `copies` logs on average. Each log needs room for its longest, and once
-    /// more for as much as its memory holds: a cluster that lost power as a whole writes new logs while the old ones are
-    /// still there. With two and a half times the memory such a cluster was never recovered, and a cluster with little
-    /// memory refused writes.
+    /// With replicas the server keeps those of `copies` logs on average. Each log needs room for
+    /// its longest, and once more for as much as its memory holds: a cluster that lost power as
+    /// a whole writes new logs while the old ones are still there. With two and a half times
+    /// the memory such a cluster was never recovered, and a cluster with little memory refused
+    /// writes.
     #[must_use]
     pub fn usual_disk(memory: u64, nodes: u64, copies: u8) -> u64 {
         if copies == 0 {
@@ -130,7 +134,9 @@ impl ServerOptions {
         let config = Config::new(each, sprat_log::Durability::Tracked);
         let new = each / config.segment_bytes + NEW_HEADS;
         let frames = u64::from(copies) * (config.max_segments_on_disk + new) as u64;
-        frames.saturating_mul(replicas::Options::new([0; 16], 0, 0).frame_bytes.into()).saturating_mul(nodes)
+        frames
+            .saturating_mul(replicas::Options::new([0; 16], 0, 0).frame_bytes.into())
+            .saturating_mul(nodes)
     }
 
     /// The part of memory and disk that is each node's.
@@ -143,7 +149,9 @@ impl ServerOptions {
     fn of_each(&self, reason: String) -> String {
         match self.listen.len() {
             1 => reason,
-            nodes => format!("{reason} (each of {nodes} nodes has so much of what the server is given)"),
+            nodes => {
+                format!("{reason} (each of {nodes} nodes has so much of what the server is given)")
+            }
         }
     }
 }
@@ -159,7 +167,10 @@ pub(super) fn open(
     let (memory, disk) = options.divided();
     let memory = usize::try_from(memory).expect("64-bit");
     let Some((path, identity)) = dir else {
-        let config = Config { seed: super::random(), ..Config::new(memory, sprat_log::Durability::Volatile) };
+        let config = Config {
+            seed: super::random(),
+            ..Config::new(memory, sprat_log::Durability::Volatile)
+        };
         let log = Log::new(config).map_err(|error| failed(&error))?;
         return Ok((finish(options, Master::new(log, None, inbox))?, Restored::default()));
     };
@@ -167,22 +178,28 @@ pub(super) fn open(
         Durability::Sync => (Access::Direct, backup::Durability::Sync),
         Durability::Buffered | Durability::None => (Access::Cached, backup::Durability::Buffered),
     };
-    let config = configured(&path, memory).map_err(|reason| ServerError::Log(options.of_each(reason)))?;
+    let config =
+        configured(&path, memory).map_err(|reason| ServerError::Log(options.of_each(reason)))?;
     let config = Config { seed: identity.seed, ..config };
-    let (config, setup) = restart::set_up(config, disk, (identity.cluster, identity.server), durability)
-        .map_err(|reason| ServerError::Log(options.of_each(reason)))?;
+    let (config, setup) =
+        restart::set_up(config, disk, (identity.cluster, identity.server), durability)
+            .map_err(|reason| ServerError::Log(options.of_each(reason)))?;
     let disk = open_disk(&path, access).map_err(|error| failed(&error))?;
     let access = disk.describe().to_owned();
     let started = Instant::now();
-    let (log, backup, report) = restart::open(disk, &config, &setup, tables).map_err(|error| failed(&error))?;
-    let restored = Restored { report, objects: log.stats().objects, elapsed: started.elapsed(), access };
+    let (log, backup, report) =
+        restart::open(disk, &config, &setup, tables).map_err(|error| failed(&error))?;
+    let restored =
+        Restored { report, objects: log.stats().objects, elapsed: started.elapsed(), access };
     Ok((finish(options, Master::new(log, Some(backup), inbox))?, restored))
 }
 
 /// A log of so much memory: new, or with the segments that the one at `path` was made with.
 fn configured(path: &Path, memory: usize) -> Result<Config, String> {
     let durability = sprat_log::Durability::Tracked;
-    let Some(segment_bytes) = restart::segment_bytes_of(path) else { return Ok(Config::new(memory, durability)) };
+    let Some(segment_bytes) = restart::segment_bytes_of(path) else {
+        return Ok(Config::new(memory, durability));
+    };
     let fits = Config::memory_for(segment_bytes);
     if fits.contains(&memory) {
         return Ok(Config::with_segments(memory, segment_bytes, durability));
@@ -229,29 +246,46 @@ pub(super) fn open_member(
     setup.max_frames = u32::try_from(disk / u64::from(setup.frame_bytes)).unwrap_or(u32::MAX);
     if setup.max_frames < LEAST_FRAMES {
         let needed = u64::from(LEAST_FRAMES) * u64::from(setup.frame_bytes);
-        let reason = format!("{} MiB of disk are too few to keep replicas: give --disk {}M", disk >> 20, needed >> 20);
+        let reason = format!(
+            "{} MiB of disk are too few to keep replicas: give --disk {}M",
+            disk >> 20,
+            needed >> 20
+        );
         return Err(ServerError::Log(options.of_each(reason)));
     }
     let disk = open_disk(path, access).map_err(|error| failed(&error))?;
     let (replicas, report) = Replicas::open(disk, &setup).map_err(|error| failed(&error))?;
     if report.header_repaired {
-        tracing::warn!("{}: one of the two copies of its header was damaged; it is written again", path.display());
+        tracing::warn!(
+            "{}: one of the two copies of its header was damaged; it is written again",
+            path.display()
+        );
     }
-    tracing::info!("keeps {} replicas of other servers' logs, {} MiB", report.replicas, report.bytes >> 20);
-    let master = Master::replicated(log, replicator, inbox).clocked(begun).after_deaths(options.deaths);
+    tracing::info!(
+        "keeps {} replicas of other servers' logs, {} MiB",
+        report.replicas,
+        report.bytes >> 20
+    );
+    let master =
+        Master::replicated(log, replicator, inbox).clocked(begun).after_deaths(options.deaths);
     Ok(Member::new(finish(options, master)?, replicas))
 }
 
-fn finish(options: &ServerOptions, master: Master<FileDisk>) -> Result<Master<FileDisk>, ServerError> {
+fn finish(
+    options: &ServerOptions,
+    master: Master<FileDisk>,
+) -> Result<Master<FileDisk>, ServerError> {
     Ok(match options.counted {
-        Some(event) => master.counted(Count::start(event).map_err(ServerError::system("count what requests do"))?),
+        Some(event) => master
+            .counted(Count::start(event).map_err(ServerError::system("count what requests do"))?),
         None if options.timed => master.timed(),
         None => master,
     })
 }
 
-/// Opens the log file. The data directory is ours, so whoever still has the file locked is a server that was killed:
-/// the kernel holds it until the writes that were under way have ended. To read the log before would be to miss them.
+/// Opens the log file. The data directory is ours, so whoever still has the file locked is a server
+/// that was killed: the kernel holds it until the writes that were under way have ended. To read
+/// the log before would be to miss them.
 fn open_disk(path: &Path, access: Access) -> Result<FileDisk, OpenError> {
     let mut told = false;
     let passes = |error: &OpenError| {
@@ -262,5 +296,7 @@ fn open_disk(path: &Path, access: Access) -> Result<FileDisk, OpenError> {
         }
         passes
     };
-    sprat_host::retry(RELEASE_PATIENCE, Duration::from_millis(5), passes, || FileDisk::open(path, access))
+    sprat_host::retry(RELEASE_PATIENCE, Duration::from_millis(5), passes, || {
+        FileDisk::open(path, access)
+    })
 }

@@ -39,7 +39,10 @@ impl Stop {
 }
 
 /// Lets a control thread sleep.
-#[expect(clippy::disallowed_methods, reason = "the threads of the agent and the election are no nodes")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the threads of the agent and the election are no nodes"
+)]
 pub(super) fn pause(duration: Duration) {
     std::thread::sleep(duration);
 }
@@ -74,9 +77,12 @@ impl Runner {
         Nanos(0) + self.start.elapsed()
     }
 
-    /// Runs a node until it is told to stop; lets requests under way end, and gives its service back with the time
-    /// by its clock.
-    pub(super) fn run<S: Service>(mut self, mut node: Node<AnyDriver, S>) -> io::Result<(S, Nanos)> {
+    /// Runs a node until it is told to stop; lets requests under way end, and gives its service
+    /// back with the time by its clock.
+    pub(super) fn run<S: Service>(
+        mut self,
+        mut node: Node<AnyDriver, S>,
+    ) -> io::Result<(S, Nanos)> {
         while !self.stop.flag.load(Ordering::Acquire) {
             self.round(&mut node, Nanos::NEVER)?;
         }

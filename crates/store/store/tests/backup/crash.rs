@@ -129,7 +129,8 @@ fn a_buffered_log_survives_power_failures_up_to_some_moment() {
 fn a_completion_is_left_out_when_what_it_came_with_is_not_there() {
     for whole in [false, true] {
         let control = MemControl::new(1);
-        let (mut backup, ..) = open(control.open().expect("closed"), &options(Durability::Sync)).unwrap();
+        let (mut backup, ..) =
+            open(control.open().expect("closed"), &options(Durability::Sync)).unwrap();
         let mut log = MiniLog::new(1);
         assert!(log.append(&backup, 100));
         log.append_completion();
@@ -150,11 +151,13 @@ fn a_completion_is_left_out_when_what_it_came_with_is_not_there() {
     }
 }
 
-/// A log that is killed after so many steps, or when it has begun to write behind its last frame; and the steps.
+/// A log that is killed after so many steps, or when it has begun to write behind its last frame;
+/// and the steps.
 fn killed_while_growing(seed: u64, steps: u64) -> (MemControl, MiniLog, u64) {
     let control = MemControl::new(seed);
     control.set_latency(Latency { base: 5, durable: 40, jitter: 0 });
-    let (mut backup, ..) = open(control.open().expect("closed"), &options(Durability::Sync)).unwrap();
+    let (mut backup, ..) =
+        open(control.open().expect("closed"), &options(Durability::Sync)).unwrap();
     let mut log = MiniLog::new(seed);
     let (before, start) = (control.contents().len(), control.now());
     for step in 0.. {
@@ -171,7 +174,8 @@ fn killed_while_growing(seed: u64, steps: u64) -> (MemControl, MiniLog, u64) {
     unreachable!("it grows, or reaches the step")
 }
 
-/// Frames that are only in the kernel's memory are not counted in a header, whatever becomes of its write.
+/// Frames that are only in the kernel's memory are not counted in a header, whatever becomes of its
+/// write.
 #[test]
 fn a_start_that_fails_after_growth_was_interrupted_leaves_a_log_that_opens() {
     for seed in 0..100 {
@@ -179,10 +183,13 @@ fn a_start_that_fails_after_growth_was_interrupted_leaves_a_log_that_opens() {
         // Its first zeroes are on their way then, and no sync.
         let (control, log, _) = killed_while_growing(seed, grown - 2);
         control.fail(seed % 2, Fault::Io);
-        open(control.open().expect("closed"), &options(Durability::Sync)).err().expect("the disk fails");
+        open(control.open().expect("closed"), &options(Durability::Sync))
+            .err()
+            .expect("the disk fails");
         control.crash();
         control.spare();
-        let (_, _, segments, newest) = open(control.open().expect("closed"), &options(Durability::Sync)).unwrap();
+        let (_, _, segments, newest) =
+            open(control.open().expect("closed"), &options(Durability::Sync)).unwrap();
         log.check(&segments, newest, true);
     }
 }

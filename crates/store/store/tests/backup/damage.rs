@@ -1,4 +1,5 @@
-//! Flipped bits, stale chunks, newer formats: refused by name and place, or told, never passed over.
+//! Flipped bits, stale chunks, newer formats: refused by name and place, or told, never passed
+//! over.
 
 use crate::backup::support::{FRAME, MiniLog, SEGMENT, Segments, disk_with, open, options};
 use sprat_chance::Chance;
@@ -51,7 +52,10 @@ fn build(seed: u64, close: bool) -> Built {
 /// What must be there whatever is cut: everything but the last commit of the newest head.
 fn check_kept(built: &Built, replayed: &Segments, what: &str) {
     for (id, bytes) in replayed {
-        let before = built.segments.get(id).unwrap_or_else(|| panic!("{what}: segment {id} was never there"));
+        let before = built
+            .segments
+            .get(id)
+            .unwrap_or_else(|| panic!("{what}: segment {id} was never there"));
         assert!(before.starts_with(bytes), "{what}: segment {id} holds what was written");
         let kept = if *id == built.newest { built.before_last[id] } else { before.len() };
         assert!(bytes.len() >= kept, "{what}: segment {id} has {} of {kept} B", bytes.len());
@@ -78,18 +82,32 @@ fn a_flipped_bit_is_refused_or_told() {
                 Err(OpenError::Corrupt(corruption)) => {
                     refused += 1;
                     let frame = |at: u64| at.saturating_sub(FRAMES_OFFSET) / u64::from(FRAME);
-                    assert_eq!(frame(corruption.offset), frame(offset as u64), "{what}: {corruption}");
-                    assert!(corruption.segment.is_some() || (offset as u64) < FRAMES_OFFSET, "{what}: {corruption}");
+                    assert_eq!(
+                        frame(corruption.offset),
+                        frame(offset as u64),
+                        "{what}: {corruption}"
+                    );
+                    assert!(
+                        corruption.segment.is_some() || (offset as u64) < FRAMES_OFFSET,
+                        "{what}: {corruption}"
+                    );
                     // Nothing was written.
                     control.flip(offset as u64, 0);
                     let now = control.contents();
-                    assert!(now.iter().zip(&built.contents).filter(|(now, was)| now != was).count() <= 1, "{what}");
+                    assert!(
+                        now.iter().zip(&built.contents).filter(|(now, was)| now != was).count()
+                            <= 1,
+                        "{what}"
+                    );
                 }
                 Err(error) => panic!("{what}: {error}"),
                 Ok((_, report, segments, newest)) if report.cut.is_some() => {
                     cut += 1;
                     let cut = report.cut.as_ref().unwrap();
-                    assert!(!close || cut.bytes == 0, "{what}: closed in order, nothing is lost: {cut:?}");
+                    assert!(
+                        !close || cut.bytes == 0,
+                        "{what}: closed in order, nothing is lost: {cut:?}"
+                    );
                     assert!(!close || segments == whole, "{what}");
                     assert_eq!(newest, Some(built.newest), "{what}: {report:?}");
                     check_kept(&built, &segments, &what);
@@ -105,14 +123,17 @@ fn a_flipped_bit_is_refused_or_told() {
             }
         }
     }
-    eprintln!("{refused} refused, {cut} cut, {repaired} repaired, {harmless} where nothing is kept");
+    eprintln!(
+        "{refused} refused, {cut} cut, {repaired} repaired, {harmless} where nothing is kept"
+    );
     assert!(refused > 100 && cut > 0 && repaired > 0 && harmless > 0);
 }
 
 #[test]
 fn every_bit_of_the_last_commit_is_cut_and_told() {
     let built = build(3, false);
-    let (_, report, whole, _) = open(disk_with(&built.contents).open().unwrap(), &options(Durability::Sync)).unwrap();
+    let (_, report, whole, _) =
+        open(disk_with(&built.contents).open().unwrap(), &options(Durability::Sync)).unwrap();
     assert_eq!(report.cut, None);
     let log_end = whole[&built.newest].len();
     let before = built.before_last[&built.newest];
@@ -123,13 +144,18 @@ fn every_bit_of_the_last_commit_is_cut_and_told() {
     for offset in at - 36..at + last.len() {
         let control = disk_with(&built.contents);
         control.flip(offset as u64, 3);
-        let (backup, report, segments, _) = open(control.open().unwrap(), &options(Durability::Sync)).unwrap();
+        let (backup, report, segments, _) =
+            open(control.open().unwrap(), &options(Durability::Sync)).unwrap();
         let cut = report.cut.unwrap_or_else(|| panic!("offset {offset}: not told"));
-        assert_eq!((cut.segment, cut.offset, cut.log_end as usize), (Some(built.newest), at as u64 - 36, before));
+        assert_eq!(
+            (cut.segment, cut.offset, cut.log_end as usize),
+            (Some(built.newest), at as u64 - 36, before)
+        );
         assert_eq!(segments[&built.newest].len(), before);
         // The next restart meets the same log, sealed, and tells of nothing.
         drop(backup);
-        let (_, report, again, _) = open(control.open().unwrap(), &options(Durability::Sync)).unwrap();
+        let (_, report, again, _) =
+            open(control.open().unwrap(), &options(Durability::Sync)).unwrap();
         assert_eq!((report.cut, again), (None, segments));
     }
 }
@@ -148,7 +174,10 @@ fn both_headers_damaged_is_refused() {
 fn a_file_that_is_no_log_is_refused_and_left_alone() {
     let control = disk_with(&[b'x'; 40_000]);
     let error = open(control.open().unwrap(), &options(Durability::Sync)).err().unwrap();
-    assert!(error.to_string().contains("memory") && error.to_string().contains("offset 0"), "{error}");
+    assert!(
+        error.to_string().contains("memory") && error.to_string().contains("offset 0"),
+        "{error}"
+    );
     assert_eq!(control.contents(), [b'x'; 40_000]);
 }
 
@@ -158,7 +187,8 @@ fn a_newer_format_is_refused_and_left_alone() {
     let mut block = contents[..4096].to_vec();
     assert_eq!(block[..8], FILE_MAGIC);
     block[8..12].copy_from_slice(&3u32.to_le_bytes());
-    let crc = sprat_wire::frame::extend_crc(sprat_wire::frame::extend_crc(0, &block[..12]), &block[16..]);
+    let crc =
+        sprat_wire::frame::extend_crc(sprat_wire::frame::extend_crc(0, &block[..12]), &block[16..]);
     block[12..16].copy_from_slice(&crc.to_le_bytes());
     contents[..4096].copy_from_slice(&block);
     let control = disk_with(&contents);
@@ -178,7 +208,8 @@ fn another_servers_log_is_refused() {
     other.cluster = *b"another cluster!";
     let error = open(disk_with(&built.contents).open().unwrap(), &other).err().unwrap();
     assert!(matches!(error, OpenError::Foreign { field: "cluster", .. }), "{error}");
-    let other = sprat_store::backup::Options { segment_bytes: SEGMENT / 2, ..options(Durability::Sync) };
+    let other =
+        sprat_store::backup::Options { segment_bytes: SEGMENT / 2, ..options(Durability::Sync) };
     let error = open(disk_with(&built.contents).open().unwrap(), &other).err().unwrap();
     assert!(matches!(error, OpenError::Foreign { field: "segment size", .. }), "{error}");
 }
@@ -213,7 +244,10 @@ fn a_missing_segment_is_named() {
 /// Where a segment's frame begins in a file.
 fn frame_of(contents: &[u8], log: &[u8]) -> u64 {
     let first = &log[..60.min(log.len())];
-    let at = contents.windows(first.len()).position(|window| window == first).expect("the segment is in the file");
+    let at = contents
+        .windows(first.len())
+        .position(|window| window == first)
+        .expect("the segment is in the file");
     at as u64 - 36
 }
 
@@ -227,7 +261,11 @@ fn a_head_that_lost_its_beginning_is_missed() {
             control.flip(offset, 2);
             match open(control.open().unwrap(), &options(Durability::Sync)).err() {
                 Some(OpenError::Corrupt(corruption)) => {
-                    assert_eq!((corruption.offset, corruption.segment), (frame, Some(built.newest)), "{corruption}");
+                    assert_eq!(
+                        (corruption.offset, corruption.segment),
+                        (frame, Some(built.newest)),
+                        "{corruption}"
+                    );
                 }
                 other => panic!("offset {offset}: {other:?}"),
             }
@@ -247,7 +285,11 @@ fn a_listed_segment_that_lost_its_beginning_is_named_with_its_place() {
         control.flip(offset, 2);
         match open(control.open().unwrap(), &options(Durability::Sync)).err() {
             Some(OpenError::Corrupt(corruption)) => {
-                assert_eq!((corruption.offset, corruption.segment), (frame, Some(*id)), "{corruption}");
+                assert_eq!(
+                    (corruption.offset, corruption.segment),
+                    (frame, Some(*id)),
+                    "{corruption}"
+                );
             }
             other => panic!("offset {offset}: {other:?}"),
         }

@@ -5,12 +5,14 @@ use sprat_chance::Chance;
 use sprat_disk::{Fault, MemControl, MemDisk};
 use sprat_net::Nanos;
 use sprat_store::backup::{
-    AppendError, Backup, Durability, FrameCount, GROW_AGAIN, MAX_OPEN, OpenError, Operation, Options,
+    AppendError, Backup, Durability, FrameCount, GROW_AGAIN, MAX_OPEN, OpenError, Operation,
+    Options,
 };
 use sprat_wire::frame::FRAMES_OFFSET;
 use std::time::Duration;
 
-/// Runs a log until the disk refuses; checks that the refusal is final, and what is there afterwards.
+/// Runs a log until the disk refuses; checks that the refusal is final, and what is there
+/// afterwards.
 fn run(seed: u64, durability: Durability, fault: Fault) -> Option<Operation> {
     let control = MemControl::new(seed);
     let options = options(durability);
@@ -29,7 +31,8 @@ fn run(seed: u64, durability: Durability, fault: Fault) -> Option<Operation> {
             log.append(&backup, len);
         }
         log.pass(&mut backup).unwrap();
-        if let Err(failed) = backup.submit(Nanos(clock)).and_then(|_| log.poll(&mut backup, clock)) {
+        if let Err(failed) = backup.submit(Nanos(clock)).and_then(|_| log.poll(&mut backup, clock))
+        {
             break failed;
         }
     };
@@ -41,7 +44,8 @@ fn run(seed: u64, durability: Durability, fault: Fault) -> Option<Operation> {
     }
     assert_eq!(backup.failure().unwrap().operation, failed.operation);
     assert!(backup.close(Nanos(clock), |_| ()).is_err());
-    // The process ends, the kernel does not: an error of the device does not forget what was durable.
+    // The process ends, the kernel does not: an error of the device does not forget what was
+    // durable.
     control.kill();
     let (_, _, segments, newest) = open(control.open().unwrap(), &options).unwrap();
     log.check(&segments, newest, true);
@@ -63,8 +67,8 @@ fn a_refusal_is_final_and_loses_nothing_durable() {
     }
 }
 
-/// The frames that there are go on, and so do those that become free; what growing took in vain is given back; and when there is space
-/// again the file grows, all of it in one life.
+/// The frames that there are go on, and so do those that become free; what growing took in vain is
+/// given back; and when there is space again the file grows, all of it in one life.
 #[test]
 fn a_disk_that_fills_up_ends_growth_and_nothing_else() {
     for durability in [Durability::Sync, Durability::Buffered] {
@@ -74,7 +78,10 @@ fn a_disk_that_fills_up_ends_growth_and_nothing_else() {
         let (mut backup, ..) = open(control.open().unwrap(), &options(durability)).unwrap();
         let count = backup.frame_count();
         assert_eq!((count.free, count.max, backup.disk_is_full()), (7, 7, true));
-        assert!(control.contents().len() as u64 <= 7 * frame + FRAMES_OFFSET, "blocks are given back");
+        assert!(
+            control.contents().len() as u64 <= 7 * frame + FRAMES_OFFSET,
+            "blocks are given back"
+        );
         assert_eq!(backup.segments_on_full_disk(), Some(5));
         let mut clock = 0;
         let mut commit = |backup: &mut Backup<MemDisk>, wait: Duration| {
@@ -109,7 +116,10 @@ fn a_disk_that_cannot_even_hold_a_new_log_says_so() {
     let control = MemControl::new(1);
     control.set_capacity(10_000);
     let error = open(control.open().unwrap(), &options(Durability::Sync)).err().unwrap();
-    assert!(matches!(&error, OpenError::Failed(failed) if failed.operation == Operation::Grow), "{error}");
+    assert!(
+        matches!(&error, OpenError::Failed(failed) if failed.operation == Operation::Grow),
+        "{error}"
+    );
 }
 
 #[test]
@@ -121,8 +131,12 @@ fn a_full_frame_and_a_full_log_are_refused_without_harm() {
     for segment in 1..=4 {
         let (most, more) = bytes.split_at(bytes.len() - 1);
         backup.append(segment, 0, [most], false).unwrap();
-        let refused = backup.append(segment, u32::try_from(most.len()).unwrap(), [&bytes[..2]], false);
-        assert!(matches!(refused, Err(AppendError::NoRoom { room: 1, asked: 2, .. })), "{refused:?}");
+        let refused =
+            backup.append(segment, u32::try_from(most.len()).unwrap(), [&bytes[..2]], false);
+        assert!(
+            matches!(refused, Err(AppendError::NoRoom { room: 1, asked: 2, .. })),
+            "{refused:?}"
+        );
         backup.append(segment, u32::try_from(most.len()).unwrap(), [more], true).unwrap();
     }
     assert!(matches!(backup.append(5, 0, [&bytes[..]], true), Err(AppendError::NoFrame(4))));

@@ -11,7 +11,9 @@ use std::process::Command;
 
 #[test]
 fn a_log_in_a_file_comes_back_life_after_life() {
-    for (durability, ring) in [(Durability::Sync, true), (Durability::Buffered, true), (Durability::Sync, false)] {
+    for (durability, ring) in
+        [(Durability::Sync, true), (Durability::Buffered, true), (Durability::Sync, false)]
+    {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("log.sprat");
         let mut log = MiniLog::new(1);
@@ -126,10 +128,16 @@ fn a_full_filesystem_ends_growth_and_loses_nothing() {
             log.settle(&mut backup);
         }
         let count = backup.frame_count();
-        assert!(backup.disk_is_full() && backup.failure().is_none() && count.max < 10_000, "{count:?}");
+        assert!(
+            backup.disk_is_full() && backup.failure().is_none() && count.max < 10_000,
+            "{count:?}"
+        );
         let file = std::fs::metadata(&path).unwrap();
         assert_eq!(file.len(), FRAMES_OFFSET + u64::from(count.max) * u64::from(FRAME));
-        assert!(file.blocks() * 512 < file.len() + u64::from(FRAME), "what growing took in vain is given back");
+        assert!(
+            file.blocks() * 512 < file.len() + u64::from(FRAME),
+            "what growing took in vain is given back"
+        );
         drop(backup);
         // What is there can be read, and written where it is.
         let (backup, _, segments, newest) = open(disk(&path, durability), &options).unwrap();

@@ -1,7 +1,7 @@
 //! A file of format version 1, as it was written once, still loads.
 //!
-//! `SPRAT_WRITE_FIXTURE=1 cargo test -p sprat-store --test store backup::fixture` writes it again: only for a
-//! new version, to a new name.
+//! `SPRAT_WRITE_FIXTURE=1 cargo test -p sprat-store --test store backup::fixture` writes it again:
+//! only for a new version, to a new name.
 
 use crate::backup::support::{MiniLog, Segments, disk_with, open, options};
 use sprat_disk::MemControl;
@@ -35,10 +35,12 @@ fn a_log_of_format_1_still_loads() {
     }
     let contents = std::fs::read(path()).unwrap();
     let options = sprat_store::backup::Options { max_frames: 3, ..options(Durability::Sync) };
-    let (_, report, segments, newest) = open(disk_with(&contents).open().unwrap(), &options).unwrap();
+    let (_, report, segments, newest) =
+        open(disk_with(&contents).open().unwrap(), &options).unwrap();
     assert_eq!(report.cut, None);
     let summary = |segments: &Segments| -> Vec<(u64, Role, usize)> {
-        let header = |bytes: &Vec<u8>| SegmentHeader::parse(Entry::parse(bytes).unwrap().value).unwrap();
+        let header =
+            |bytes: &Vec<u8>| SegmentHeader::parse(Entry::parse(bytes).unwrap().value).unwrap();
         segments.values().map(|bytes| (header(bytes).id, header(bytes).role, bytes.len())).collect()
     };
     assert_eq!(summary(&segments), [(1, Role::Head, 15861), (2, Role::Head, 5329)]);

@@ -19,7 +19,15 @@ fn object(key: &[u8], len: usize) -> Vec<u8> {
 }
 
 fn encode(kind: Kind, table: u32, key: &[u8], value: &[u8]) -> Vec<u8> {
-    let entry = Entry { kind, successor: false, table, version: 1, key, value, value_type: ValueType::Bytes };
+    let entry = Entry {
+        kind,
+        successor: false,
+        table,
+        version: 1,
+        key,
+        value,
+        value_type: ValueType::Bytes,
+    };
     let mut bytes = vec![0; entry.encoded_len()];
     entry.encode(&mut bytes);
     bytes
@@ -55,7 +63,10 @@ fn a_lost_life_does_not_come_back_when_its_segment_id_does() {
     let (mut backup, report, segments, _) = open(control.open().unwrap(), &options).unwrap();
     assert!(segments.is_empty());
     assert_eq!(report.garbage.len(), 1, "what is left of the segment is told");
-    assert_eq!(report.highest_segment, 1, "and its id is known, so that a log would not take it again");
+    assert_eq!(
+        report.highest_segment, 1,
+        "and its id is known, so that a log would not take it again"
+    );
     backup.append(1, 0, [&first[..]], false).unwrap();
     commit(&mut backup);
     control.kill();
@@ -90,7 +101,11 @@ fn stale_chunks_behind_a_short_segment_do_not_count() {
         commit(&mut backup);
         lives.push(log);
     }
-    assert_eq!(control.contents().len() as u64, FRAMES_OFFSET + 2 * u64::from(FRAME), "two frames were enough");
+    assert_eq!(
+        control.contents().len() as u64,
+        FRAMES_OFFSET + 2 * u64::from(FRAME),
+        "two frames were enough"
+    );
     control.kill();
     drop(backup);
     let (_, report, segments, newest) = open(control.open().unwrap(), &options).unwrap();
@@ -108,7 +123,8 @@ fn a_frame_freed_by_a_buffered_head_waits_for_the_head_to_be_on_the_medium() {
             backup.append(id, 0, [&header(id, Role::Head, digest)[..]], id < 3).unwrap();
             commit(&mut backup);
         }
-        // Head 3 is with the kernel and no longer lists segment 1; two survivors want frames, of which one is left.
+        // Head 3 is with the kernel and no longer lists segment 1; two survivors want frames, of
+        // which one is left.
         backup.free(1);
         for id in [4, 5] {
             let log = header(id, Role::Survivor, &[]);
@@ -117,13 +133,15 @@ fn a_frame_freed_by_a_buffered_head_waits_for_the_head_to_be_on_the_medium() {
         commit(&mut backup);
         control.crash();
         drop(backup);
-        let (_, _, segments, newest) =
-            open(control.open().unwrap(), &options).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        let (_, _, segments, newest) = open(control.open().unwrap(), &options)
+            .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         let listed: Vec<u64> = segments.keys().copied().collect();
         match newest {
             Some(2) => assert_eq!(listed, [1, 2]),
             Some(3) => assert_eq!(listed, [2, 3]),
-            other => panic!("seed {seed}: head 2 was synced before head 3 began, and {other:?} is the newest"),
+            other => panic!(
+                "seed {seed}: head 2 was synced before head 3 began, and {other:?} is the newest"
+            ),
         }
     }
 }

@@ -4,7 +4,9 @@ use crate::common::frames;
 use sprat_chance::Chance;
 use sprat_disk::{Disk, MemControl};
 use sprat_net::Nanos;
-use sprat_store::backup::{AppendError, Backup, Durability, Failed, OpenError, Options, ReplayReport};
+use sprat_store::backup::{
+    AppendError, Backup, Durability, Failed, OpenError, Options, ReplayReport,
+};
 use sprat_wire::entry::{Entry, Kind, Role, SegmentHeader};
 use sprat_wire::once::{COMPLETIONS, Completion, MAX_COMPLETION, OperationId};
 use sprat_wire::op::Status;
@@ -15,11 +17,18 @@ use std::ops::ControlFlow;
 pub(crate) use frames::{FRAME, SEGMENT, disk};
 
 pub(crate) fn options(durability: Durability) -> Options {
-    Options { durability, segment_bytes: SEGMENT, frame_bytes: FRAME, ..Options::new(*b"the test cluster", 5, 24) }
+    Options {
+        durability,
+        segment_bytes: SEGMENT,
+        frame_bytes: FRAME,
+        ..Options::new(*b"the test cluster", 5, 24)
+    }
 }
 
 pub(crate) fn hash(table: u32, key: &[u8]) -> u64 {
-    key.iter().fold(u64::from(table) + 1, |hash, byte| hash.wrapping_mul(31).wrapping_add(u64::from(*byte)))
+    key.iter().fold(u64::from(table) + 1, |hash, byte| {
+        hash.wrapping_mul(31).wrapping_add(u64::from(*byte))
+    })
 }
 
 /// Segments by id, as replayed.
@@ -40,7 +49,8 @@ pub(crate) fn open<D: Disk>(
         newest = newest.or(Some(segment.id));
         assert_eq!(segment.header.id, segment.id);
         for (at, hashed) in &segment.entries {
-            let entry = Entry::parse_checked(&segment.bytes[*at as usize..]).expect("entries are checked");
+            let entry =
+                Entry::parse_checked(&segment.bytes[*at as usize..]).expect("entries are checked");
             assert_eq!(*hashed, hash(entry.table, entry.key));
         }
         entries += segment.entries.len() as u64;
@@ -83,7 +93,8 @@ impl MiniLog {
 
     /// A log that goes on after a replay.
     pub(crate) fn after(seed: u64, segments: Segments, highest: u64) -> Self {
-        let lengths: BTreeMap<u64, usize> = segments.iter().map(|(id, bytes)| (*id, bytes.len())).collect();
+        let lengths: BTreeMap<u64, usize> =
+            segments.iter().map(|(id, bytes)| (*id, bytes.len())).collect();
         Self {
             random: Chance::new(seed),
             passed: lengths.clone(),
@@ -182,11 +193,25 @@ impl MiniLog {
     pub(crate) fn append_completion(&mut self) {
         let id = OperationId { client: 1, lane: 2, sequence: 3, again: false };
         let mut value = [0; MAX_COMPLETION];
-        let completion = Completion { joined: true, status: Status::Ok, version: 1, position: None, result: &[] };
+        let completion = Completion {
+            joined: true,
+            status: Status::Ok,
+            version: 1,
+            position: None,
+            result: &[],
+        };
         let len = completion.encode(&mut value);
-        let (kind, table, key, value) = (Kind::Object, 3 | COMPLETIONS, &id.key()[..], &value[..len]);
-        let entry =
-            Entry { kind, successor: false, table, version: id.sequence, key, value, value_type: ValueType::Bytes };
+        let (kind, table, key, value) =
+            (Kind::Object, 3 | COMPLETIONS, &id.key()[..], &value[..len]);
+        let entry = Entry {
+            kind,
+            successor: false,
+            table,
+            version: id.sequence,
+            key,
+            value,
+            value_type: ValueType::Bytes,
+        };
         let bytes = self.segments.get_mut(&self.head.expect("a head")).unwrap();
         let at = bytes.len();
         bytes.resize(at + entry.encoded_len(), 0);
@@ -267,36 +292,54 @@ impl MiniLog {
     /// Appends, passes, commits and polls until everything is durable.
     pub(crate) fn settle<D: Disk>(&mut self, backup: &mut Backup<D>) {
         self.pass(backup).unwrap();
-        let all = |log: &Self| log.passed.iter().all(|(id, passed)| log.durable.get(id).unwrap_or(&0) == passed);
+        let all = |log: &Self| {
+            log.passed.iter().all(|(id, passed)| log.durable.get(id).unwrap_or(&0) == passed)
+        };
         while !all(self) || backup.is_committing() {
             backup.submit(Nanos(0)).unwrap();
             self.poll(backup, 0).unwrap();
         }
     }
 
-    /// Checks a replay against what was appended and reported durable. `promised` says whether reports must hold
-    /// (they need not after a power failure, of a buffered log).
+    /// Checks a replay against what was appended and reported durable. `promised` says whether
+    /// reports must hold (they need not after a power failure, of a buffered log).
     pub(crate) fn check(&self, replayed: &Segments, newest: Option<u64>, promised: bool) {
         for (id, bytes) in replayed {
-            let appended = self.segments.get(id).unwrap_or_else(|| panic!("segment {id} was never begun"));
+            let appended =
+                self.segments.get(id).unwrap_or_else(|| panic!("segment {id} was never begun"));
             assert!(appended.starts_with(bytes), "segment {id} holds what was appended");
             if Some(*id) != newest {
-                assert!(bytes.len() == appended.len(), "segment {id} is whole: {} of {}", bytes.len(), appended.len());
+                assert!(
+                    bytes.len() == appended.len(),
+                    "segment {id} is whole: {} of {}",
+                    bytes.len(),
+                    appended.len()
+                );
                 assert!(self.sealed.contains(id));
             }
         }
         if !promised {
             return;
         }
-        // The newest head that was reported durable, in however small a part, is there or has a successor.
+        // The newest head that was reported durable, in however small a part, is there or has a
+        // successor.
         let heads = self.segments.iter().filter(|(_, bytes)| is_head(bytes)).map(|(id, _)| *id);
-        let reported = heads.filter(|id| self.durable.get(id).is_some_and(|up_to| *up_to > 0)).max();
+        let reported =
+            heads.filter(|id| self.durable.get(id).is_some_and(|up_to| *up_to > 0)).max();
         assert!(newest >= reported, "newest head is {newest:?}, {reported:?} was reported durable");
         if let Some(newest) = newest {
-            let header = SegmentHeader::parse(Entry::parse(&replayed[&newest]).unwrap().value).unwrap();
-            assert!(header.digest.iter().eq(replayed.keys()), "what the head lists is there, and nothing else");
+            let header =
+                SegmentHeader::parse(Entry::parse(&replayed[&newest]).unwrap().value).unwrap();
+            assert!(
+                header.digest.iter().eq(replayed.keys()),
+                "what the head lists is there, and nothing else"
+            );
             let up_to = *self.durable.get(&newest).unwrap_or(&0);
-            assert!(replayed[&newest].len() >= up_to, "{} B of {up_to} durable ones", replayed[&newest].len());
+            assert!(
+                replayed[&newest].len() >= up_to,
+                "{} B of {up_to} durable ones",
+                replayed[&newest].len()
+            );
         }
     }
 }

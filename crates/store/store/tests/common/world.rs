@@ -53,7 +53,9 @@ impl<S: Service> World<S> {
         hub.deliver_until(*now);
         node.turn(*now).unwrap();
         hub.deliver_until(*now);
-        driver.receive(&mut |tx, from, frame| endpoint.receive(*now, from, frame, ended, tx)).unwrap();
+        driver
+            .receive(&mut |tx, from, frame| endpoint.receive(*now, from, frame, ended, tx))
+            .unwrap();
         endpoint.poll(*now, ended, driver.tx());
         endpoint.flush(driver.tx());
     }

@@ -50,10 +50,12 @@ fn rows_are_what_was_written() {
     metadata.apply(&[row("table/a", &every), row("table/b", b""), row("server/1", b"x")]).unwrap();
     metadata.apply(&[("server/1".into(), None), row("table/\u{e4}/\"", b"quoted")]).unwrap();
     let wanted = [("table/a", &every[..]), ("table/b", b""), ("table/\u{e4}/\"", b"quoted")];
-    let wanted: BTreeMap<_, _> = wanted.into_iter().map(|(key, value)| (key.to_owned(), value.to_vec())).collect();
+    let wanted: BTreeMap<_, _> =
+        wanted.into_iter().map(|(key, value)| (key.to_owned(), value.to_vec())).collect();
     assert_eq!(metadata.load().unwrap(), wanted);
     // As many as there may be at once, and a neighbour's rows are not ours.
-    let many: Vec<_> = (0..MAX_CHANGES).map(|number| row(&format!("many/{number}"), &[7; 900])).collect();
+    let many: Vec<_> =
+        (0..MAX_CHANGES).map(|number| row(&format!("many/{number}"), &[7; 900])).collect();
     metadata.apply(&many).unwrap();
     assert_eq!(metadata.load().unwrap().len(), MAX_CHANGES + 3);
     let other = self::place(&etcd, "rows2");
@@ -96,7 +98,8 @@ fn many_tables_are_taken_over_in_portions() {
     let term = lead(&place.open().unwrap(), 1);
     let open = || Catalog::open(MetadataEtcd::new(place.open().unwrap(), term), 7).unwrap();
     let mut catalog = open();
-    let (gone, by) = (catalog.enlist(0, (HERE, ""), 2).unwrap(), catalog.enlist(0, (HERE, ""), 2).unwrap());
+    let (gone, by) =
+        (catalog.enlist(0, (HERE, ""), 2).unwrap(), catalog.enlist(0, (HERE, ""), 2).unwrap());
     let create = |table| catalog.create(&format!("table {table}"), 1, &[gone]).unwrap().id;
     let tables: Vec<Tablet> = (0..300).map(create).map(Tablet::whole).collect();
     catalog.bury(gone).unwrap();
@@ -116,7 +119,11 @@ fn an_etcd_that_is_away_or_silent_is_named() {
     let mut metadata = MetadataEtcd::new(place.open().unwrap(), term);
     etcd.kill();
     let error = metadata.apply(&[row("x", b"1")]).unwrap_err();
-    assert!(matches!(&error, MetadataError::Unavailable { .. }) && error.to_string().contains(&etcd.url), "{error}");
+    assert!(
+        matches!(&error, MetadataError::Unavailable { .. })
+            && error.to_string().contains(&etcd.url),
+        "{error}"
+    );
 
     // Somebody takes the request and says nothing: nobody knows what came of it.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -129,7 +136,9 @@ fn an_etcd_that_is_away_or_silent_is_named() {
 
     // Of several URLs one is enough, and what was there is there again.
     etcd.restart();
-    let both = EtcdPlace::new(&format!("http://127.0.0.1:1,{}", etcd.url), "away").unwrap().waiting(PATIENCE);
+    let both = EtcdPlace::new(&format!("http://127.0.0.1:1,{}", etcd.url), "away")
+        .unwrap()
+        .waiting(PATIENCE);
     let mut metadata = MetadataEtcd::new(both.open().unwrap(), lead(&both.open().unwrap(), 1));
     metadata.apply(&[row("x", b"2")]).unwrap();
     assert_eq!(metadata.load().unwrap()["x"], b"2");
@@ -150,6 +159,9 @@ fn what_is_no_place_is_refused() {
     }
     assert!(EtcdPlace::new("http://[::1]:2379,http://etcd.example:2379", "a-b_c.9").is_ok());
     for name in ["", "a/b", "\u{e4}", &"x".repeat(65)] {
-        assert!(matches!(EtcdPlace::new("http://[::1]:2379", name), Err(EtcdError::Name(_))), "{name}");
+        assert!(
+            matches!(EtcdPlace::new("http://[::1]:2379", name), Err(EtcdError::Name(_))),
+            "{name}"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! A real etcd of a test's own: on ports of the loopback that the kernel chose, its data in a directory that goes with it.
+//! A real etcd of a test's own: on ports of the loopback that the kernel chose, its data in a
+//! directory that goes with it.
 
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::Path;
@@ -23,14 +24,23 @@ pub(crate) struct EtcdProcess {
 impl EtcdProcess {
     /// Starts one; `None`, and a line in the list of what was skipped, where there is no etcd.
     pub(crate) fn start() -> Option<Self> {
-        if Command::new("etcd").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_err() {
-            sprat_testing::skip("coordinators over etcd: there is no etcd here (scripts/setup installs it)");
+        if Command::new("etcd")
+            .arg("--version")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .is_err()
+        {
+            sprat_testing::skip(
+                "coordinators over etcd: there is no etcd here (scripts/setup installs it)",
+            );
             return None;
         }
         for _ in 0..TRIES {
             let ports = (free_port(), free_port());
             let dir = directory();
-            let mut etcd = Self { dir, ports, child: None, url: format!("http://127.0.0.1:{}", ports.0) };
+            let mut etcd =
+                Self { dir, ports, child: None, url: format!("http://127.0.0.1:{}", ports.0) };
             if etcd.begin() {
                 return Some(etcd);
             }
@@ -64,7 +74,9 @@ impl EtcdProcess {
     fn begin(&mut self) -> bool {
         let peer = format!("http://127.0.0.1:{}", self.ports.1);
         let mut command = Command::new("etcd");
-        command.args(["--name", "test", "--logger", "zap", "--log-level", "error", "--data-dir"]).arg(self.dir.path());
+        command
+            .args(["--name", "test", "--logger", "zap", "--log-level", "error", "--data-dir"])
+            .arg(self.dir.path());
         command.args(["--listen-client-urls", &self.url, "--advertise-client-urls", &self.url]);
         command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
         command.args(["--initial-cluster", &format!("test={peer}")]);
@@ -72,7 +84,8 @@ impl EtcdProcess {
         self.child = Some(command.spawn().expect("etcd runs"));
         let until = Instant::now() + PATIENCE;
         while Instant::now() < until {
-            let ended = self.child.as_mut().is_some_and(|child| child.try_wait().expect("ours").is_some());
+            let ended =
+                self.child.as_mut().is_some_and(|child| child.try_wait().expect("ours").is_some());
             if ended {
                 self.child = None;
                 return false;
@@ -92,7 +105,8 @@ impl Drop for EtcdProcess {
     }
 }
 
-/// In memory where that can be had: there nobody else's writes hold up etcd's, which would make every deadline a matter of luck.
+/// In memory where that can be had: there nobody else's writes hold up etcd's, which would make
+/// every deadline a matter of luck.
 fn directory() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a directory")
 }

@@ -48,7 +48,8 @@ fn a_failed_write_stops_writes_and_is_never_read() {
         let told = world.wait(failing);
         assert_stopped(&told, reason);
         assert_stopped(&told, "memory");
-        // What was found before the failure and what is found after it: neither may tell of the second value.
+        // What was found before the failure and what is found after it: neither may tell of the
+        // second value.
         let early = world.wait(early);
         assert!(early.status == Status::WritesStopped || early.body == b"first", "{early:?}");
         assert_stopped(&world.ask(&read(b"kept")), reason);
@@ -70,7 +71,11 @@ fn a_failed_write_stops_writes_and_is_never_read() {
         assert!(kept.body == b"first" || kept.body == b"second", "{kept:?}");
         assert_eq!(world.ask(&read(b"there")).body, b"before");
         assert_eq!(world.ask(&read(b"other")).status, Status::NotFound);
-        assert_eq!(world.ask(&put(b"kept", b"fourth")).status, Status::Ok, "a restart takes writes again");
+        assert_eq!(
+            world.ask(&put(b"kept", b"fourth")).status,
+            Status::Ok,
+            "a restart takes writes again"
+        );
     }
 }
 
@@ -84,7 +89,8 @@ fn a_removal_that_failed_is_not_told_as_done() {
     assert_stopped(&world.wait(call), "Input/output error");
     // Gone from memory, perhaps not from the disk: the answer can be neither.
     assert_stopped(&world.ask(&read(b"a")), "Input/output error");
-    let condition = Request::Write { table: TABLE, key: b"a", value: b"2", condition: Condition::Absent };
+    let condition =
+        Request::Write { table: TABLE, key: b"a", value: b"2", condition: Condition::Absent };
     assert_stopped(&world.ask(&condition), "Input/output error");
 }
 
@@ -96,7 +102,8 @@ fn what_hangs_is_not_told() {
     assert_eq!(world.ask(&put(b"b", b"other")).status, Status::Ok);
     control.fail(0, Fault::Hang);
     let write = world.begin(&put(b"a", b"new"));
-    let reads = [world.begin(&read(b"a")), world.begin(&Request::Scan { table: TABLE, after: None })];
+    let reads =
+        [world.begin(&read(b"a")), world.begin(&Request::Scan { table: TABLE, after: None })];
     for _ in 0..2000 {
         world.turn();
     }
@@ -127,8 +134,8 @@ fn a_reading_disk_that_fails_stops_the_start_and_changes_nothing() {
     assert_eq!(world.ask(&put(b"a", b"2")).status, Status::Ok);
 }
 
-/// A disk that fills up under a master: writes are refused for that reason, nothing else ends, and what is removed makes room without a
-/// restart; so does space.
+/// A disk that fills up under a master: writes are refused for that reason, nothing else ends, and
+/// what is removed makes room without a restart; so does space.
 #[test]
 fn a_full_disk_can_be_emptied() {
     for durability in [Durability::Sync, Durability::Buffered] {
@@ -148,7 +155,10 @@ fn a_full_disk_can_be_emptied() {
                 assert!(next < from + 500, "the disk gets full");
             };
             let text = String::from_utf8_lossy(&refused.body).into_owned();
-            assert!(refused.status == Status::DiskFull && text.contains("disk is full"), "{refused:?} {text}");
+            assert!(
+                refused.status == Status::DiskFull && text.contains("disk is full"),
+                "{refused:?} {text}"
+            );
             next
         };
         let full = fill(&mut world, 0);
@@ -156,7 +166,11 @@ fn a_full_disk_can_be_emptied() {
         let mut there = full;
         for round in 1..10 {
             for number in 0..there {
-                assert_eq!(world.ask(&remove(&key(number))).status, Status::Ok, "{number}, round {round}");
+                assert_eq!(
+                    world.ask(&remove(&key(number))).status,
+                    Status::Ok,
+                    "{number}, round {round}"
+                );
             }
             for _ in 0..2000 {
                 world.turn(); // idle, it cleans
@@ -176,7 +190,11 @@ fn a_full_disk_can_be_emptied() {
             assert_eq!(world.ask(&remove(&key(number))).status, Status::Ok);
         }
         for number in 1000..1000 + full {
-            assert_eq!(world.ask(&put(&key(number), &value)).status, Status::Ok, "there is space again");
+            assert_eq!(
+                world.ask(&put(&key(number), &value)).status,
+                Status::Ok,
+                "there is space again"
+            );
         }
     }
 }
@@ -188,8 +206,8 @@ struct Asked {
     value: Option<Vec<u8>>,
 }
 
-/// One history: changes until the disk fails, then a restart after a crash or a kill; all that was acknowledged
-/// must be there, and of the rest only what was asked for.
+/// One history: changes until the disk fails, then a restart after a crash or a kill; all that was
+/// acknowledged must be there, and of the rest only what was asked for.
 fn history(seed: u64, fault: Fault, after: u64, durability: Durability, power: bool) {
     let control = MemControl::new(seed);
     control.set_latency(Latency { base: 20_000, durable: 80_000, jitter: 100_000 });
@@ -197,7 +215,8 @@ fn history(seed: u64, fault: Fault, after: u64, durability: Durability, power: b
     control.fail(after, fault);
     let mut random = seed;
     let mut draw = move || {
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        random =
+            random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         random >> 33
     };
     // By key: what is acknowledged, and what was asked for later.
@@ -207,9 +226,14 @@ fn history(seed: u64, fault: Fault, after: u64, durability: Durability, power: b
     for _ in 0..6000 {
         let key = u8::try_from(draw() % 40).expect("small");
         if under_way.len() < 12 && under_way.iter().all(|asked| asked.key != key) {
-            let len =
-                usize::try_from(if draw().is_multiple_of(8) { draw() % 60_000 } else { draw() % 300 }).expect("small");
-            let value = (!draw().is_multiple_of(5)).then(|| vec![u8::try_from(draw() % 256).expect("a byte"); len]);
+            let len = usize::try_from(if draw().is_multiple_of(8) {
+                draw() % 60_000
+            } else {
+                draw() % 300
+            })
+            .expect("small");
+            let value = (!draw().is_multiple_of(5))
+                .then(|| vec![u8::try_from(draw() % 256).expect("a byte"); len]);
             let call = match &value {
                 Some(value) => world.begin(&put(&[key], value)),
                 None => world.begin(&remove(&[key])),
@@ -226,7 +250,10 @@ fn history(seed: u64, fault: Fault, after: u64, durability: Durability, power: b
                     rest.push(asked);
                 }
                 Some(told) => {
-                    assert!(stopped == 0 || told.status != Status::Ok, "acknowledged after the disk had failed");
+                    assert!(
+                        stopped == 0 || told.status != Status::Ok,
+                        "acknowledged after the disk had failed"
+                    );
                     assert!(matches!(told.status, Status::Ok | Status::NotFound), "{told:?}");
                     certain.insert(asked.key, asked.value);
                 }
@@ -245,7 +272,9 @@ fn history(seed: u64, fault: Fault, after: u64, durability: Durability, power: b
         match (told, value) {
             (Some(told), Some(value)) => assert_eq!((told.status, &told.body), (Status::Ok, value)),
             // Not there; unless a later removal failed, after which no absence is certain.
-            (Some(told), None) => assert!(matches!(told.status, Status::NotFound | Status::WritesStopped), "{told:?}"),
+            (Some(told), None) => {
+                assert!(matches!(told.status, Status::NotFound | Status::WritesStopped), "{told:?}")
+            }
             (None, _) => {}
         }
     }

@@ -13,7 +13,8 @@ use zerocopy::IntoBytes as _;
 const SESSIONS: usize = 300;
 const CALLS: usize = 32;
 
-/// Bytes of an answer: more than a frame holds, so that the server keeps it until all of it has been taken.
+/// Bytes of an answer: more than a frame holds, so that the server keeps it until all of it has
+/// been taken.
 const LONG: usize = 9500;
 
 fn figure(world: &mut World<Master<sprat_disk::MemDisk>>, name: &str) -> u64 {
@@ -41,7 +42,9 @@ fn answers_that_are_not_taken_keep_nobody_from_being_answered() {
         endpoint.flush(driver.tx());
         world.turn();
         let now = world.now;
-        driver.receive(&mut |tx, from, frame| endpoint.receive(now, from, frame, &mut NoHandler, tx)).expect("memory");
+        driver
+            .receive(&mut |tx, from, frame| endpoint.receive(now, from, frame, &mut NoHandler, tx))
+            .expect("memory");
         let (header, key, value) = hoarded.parts();
         for &session in &sessions {
             for _ in 0..CALLS {
@@ -61,7 +64,12 @@ fn answers_that_are_not_taken_keep_nobody_from_being_answered() {
             assert_eq!(world.ask(&Request::Read { table: TABLE, key: b"short" }).body, b"1");
             assert_eq!(world.ask(&read).body.len(), LONG);
             assert_eq!(world.ask(&scan).status, Status::Ok);
-            let put = Request::Write { table: TABLE, key: b"short", value: b"1", condition: Condition::None };
+            let put = Request::Write {
+                table: TABLE,
+                key: b"short",
+                value: b"1",
+                condition: Condition::None,
+            };
             assert_eq!(world.ask(&put).status, Status::Ok);
         }
         // Whoever is silent for long is given up, and with it what was held.

@@ -18,7 +18,11 @@ fn some_request() -> impl Strategy<Value = Vec<u8>> {
     let key = prop::collection::vec(any::<u8>(), 0..20);
     let value = prop::collection::vec(any::<u8>(), 0..40);
     (key, value, 0..3u32, any::<u64>(), 0..11usize).prop_map(|(key, value, table, number, kind)| {
-        let condition = if number.is_multiple_of(2) { Condition::Exists } else { Condition::Version(number >> 20) };
+        let condition = if number.is_multiple_of(2) {
+            Condition::Exists
+        } else {
+            Condition::Version(number >> 20)
+        };
         bytes_of(&match kind {
             0 => Request::Read { table, key: &key },
             1 => Request::Write { table, key: &key, value: &value, condition },
@@ -137,15 +141,25 @@ fn the_longest_objects_work_and_longer_ones_are_refused() {
     let control = MemControl::new(1);
     let (master, _outbox) = master(&control, Durability::Sync).expect("it opens");
     let mut world = World::new(master, Some(control));
-    // 8 MB of memory make segments of half a MB: longer objects never fit, and the answer must say so.
+    // 8 MB of memory make segments of half a MB: longer objects never fit, and the answer must say
+    // so.
     let (key, value) = (vec![b'k'; 65_535], vec![b'v'; 1 << 20]);
-    let put = Request::Write { table: TABLE, key: &key, value: &value[..300_000], condition: Condition::None };
+    let put = Request::Write {
+        table: TABLE,
+        key: &key,
+        value: &value[..300_000],
+        condition: Condition::None,
+    };
     assert_eq!(world.ask(&put).status, Status::Ok);
     assert_eq!(world.ask(&Request::Read { table: TABLE, key: &key }).body.len(), 300_000);
     let put = Request::Write { table: TABLE, key: &key, value: &value, condition: Condition::None };
     let told = world.ask(&put);
     assert_ne!(told.status, Status::Ok, "{:?}", told.status);
-    assert_eq!(world.ask(&Request::Read { table: TABLE, key: &key }).body.len(), 300_000, "unharmed");
+    assert_eq!(
+        world.ask(&Request::Read { table: TABLE, key: &key }).body.len(),
+        300_000,
+        "unharmed"
+    );
     let mut over = bytes_of(&put);
     over.push(b'v');
     let call = world.call(&over);

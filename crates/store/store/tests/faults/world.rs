@@ -77,7 +77,9 @@ impl<S: Service> World<S> {
         self.node.service_mut().work_idle();
         self.hub.deliver_until(now);
         let Self { driver, endpoint, ended, .. } = self;
-        driver.receive(&mut |tx, from, frame| endpoint.receive(now, from, frame, ended, tx)).expect("memory");
+        driver
+            .receive(&mut |tx, from, frame| endpoint.receive(now, from, frame, ended, tx))
+            .expect("memory");
         endpoint.poll(now, ended, driver.tx());
         endpoint.flush(driver.tx());
     }
@@ -86,7 +88,8 @@ impl<S: Service> World<S> {
     pub(crate) fn call(&mut self, payload: &[u8]) -> CallId {
         let deadline = self.now + Duration::from_secs(3600);
         loop {
-            match self.endpoint.call(self.now, self.session, &[payload], deadline, self.driver.tx()) {
+            match self.endpoint.call(self.now, self.session, &[payload], deadline, self.driver.tx())
+            {
                 Ok(call) => return call,
                 Err(_) => self.turn(), // every slot is taken
             }
@@ -124,8 +127,12 @@ impl<S: Service> World<S> {
     }
 }
 
-/// A master of 8 MB on a disk in memory, with everything it needs; small segments, so that much happens.
-pub(crate) fn master(control: &MemControl, durability: Durability) -> Result<(Master<MemDisk>, Outbox), RestartError> {
+/// A master of 8 MB on a disk in memory, with everything it needs; small segments, so that much
+/// happens.
+pub(crate) fn master(
+    control: &MemControl,
+    durability: Durability,
+) -> Result<(Master<MemDisk>, Outbox), RestartError> {
     let config = LogConfig { seed: 77, ..LogConfig::new(8 << 20, sprat_log::Durability::Tracked) };
     let (config, options) = set_up(config, 64 << 20, (1, 1), durability).expect("enough disk");
     let disk = control.open().expect("nobody else has it");

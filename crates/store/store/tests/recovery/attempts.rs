@@ -1,5 +1,5 @@
-//! The end of a log may be in one replica and not in another. An attempt that read the one and came to nothing must leave nothing for the
-//! next, which reads the other.
+//! The end of a log may be in one replica and not in another. An attempt that read the one and came
+//! to nothing must leave nothing for the next, which reads the other.
 
 use crate::recovery::segment::{GONE, Segment};
 use crate::recovery::world::{TABLE, World, place};
@@ -33,7 +33,8 @@ fn keys() -> [Vec<u8>; 2] {
     keys.collect::<Vec<_>>().try_into().expect("every other")
 }
 
-/// A counter at 5 and an object, of which all replicas know; then 6, and the object's removal, of which one knows.
+/// A counter at 5 and an object, of which all replicas know; then 6, and the object's removal, of
+/// which one knows.
 fn keep(world: &mut World) {
     let [counter, object] = keys();
     let mut first = Segment::begin(1);
@@ -60,12 +61,16 @@ fn order(tablets: &[Tablet]) -> RecoveryOrder {
     RecoveryOrder { id: 1, master: GONE, min_open: HEAD, askers: 1, tablets }
 }
 
-/// Whoever did what only the end tells of was never told, and asks again. Each is done once, and what is told is so.
+/// Whoever did what only the end tells of was never told, and asks again. Each is done once, and
+/// what is told is so.
 fn ask_again(world: &mut World, server: u32) {
     let [counter, object] = keys();
-    let read = |world: &mut World, key: &[u8]| world.ask(server, &Request::Read { table: TABLE, key }, None);
+    let read = |world: &mut World, key: &[u8]| {
+        world.ask(server, &Request::Read { table: TABLE, key }, None)
+    };
     let increment = Request::IncrementI64 { table: TABLE, key: &counter, delta: 1 };
-    let (_, sum) = world.ask(server, &increment, Some(operation(1, true))).expect("it is a counter");
+    let (_, sum) =
+        world.ask(server, &increment, Some(operation(1, true))).expect("it is a counter");
     assert_eq!(sum, 6_u64.to_le_bytes());
     assert_eq!(read(world, &counter).expect("it is there").1, sum);
     assert_eq!(read(world, &object).expect("nobody was told otherwise").1, b"value");
@@ -93,7 +98,8 @@ fn what_an_attempt_that_failed_has_read_is_not_told() {
     }
 }
 
-/// The coordinator ends before it has noted that all is there, and the next divides it in another way.
+/// The coordinator ends before it has noted that all is there, and the next divides it in another
+/// way.
 #[test]
 fn what_was_brought_back_for_an_order_that_is_void_is_not_told() {
     for tablets in [vec![Tablet::whole(TABLE)], halves().to_vec()] {
@@ -111,7 +117,8 @@ fn what_was_brought_back_for_an_order_that_is_void_is_not_told() {
     }
 }
 
-/// Whoever brought it back is gone before that is noted, and who takes over what else it had is given the table's completions.
+/// Whoever brought it back is gone before that is noted, and who takes over what else it had is
+/// given the table's completions.
 #[test]
 fn what_was_brought_back_by_one_who_is_gone_is_not_told() {
     let mut world = World::new(5, 2, 1);
@@ -122,7 +129,8 @@ fn what_was_brought_back_by_one_who_is_gone_is_not_told() {
     world.recovered(1).expect("all is there");
     let min_open = world.stop(1);
     world.cut(LONG, true);
-    let others = RecoveryOrder { id: 2, master: 1, min_open, askers: 1, tablets: vec![(second, 0)] };
+    let others =
+        RecoveryOrder { id: 2, master: 1, min_open, askers: 1, tablets: vec![(second, 0)] };
     world.assign(5, &[], &[others]);
     while world.recovered(5).is_err() {}
     world.assign(5, &[second], &[order(&[first])]);
@@ -143,7 +151,13 @@ fn what_was_brought_back_in_the_end_is_told() {
     world.assign(1, &halves(), &[]);
     let min_open = world.stop(1);
     world.cut(LONG, true);
-    let order = RecoveryOrder { id: 2, master: 1, min_open, askers: 1, tablets: vec![(first, since), (second, 0)] };
+    let order = RecoveryOrder {
+        id: 2,
+        master: 1,
+        min_open,
+        askers: 1,
+        tablets: vec![(first, since), (second, 0)],
+    };
     world.assign(5, &[], &[order]);
     while world.recovered(5).is_err() {}
     world.assign(5, &halves(), &[]);
@@ -153,7 +167,10 @@ fn what_was_brought_back_in_the_end_is_told() {
     assert_eq!(sum, 6_u64.to_le_bytes());
     let (_, sum) = world.ask(5, &increment, Some(operation(3, false))).expect("it is a counter");
     assert_eq!(sum, 7_u64.to_le_bytes());
-    assert_eq!(world.ask(5, &Request::Read { table: TABLE, key: &object }, None), Err(Status::NotFound));
+    assert_eq!(
+        world.ask(5, &Request::Read { table: TABLE, key: &object }, None),
+        Err(Status::NotFound)
+    );
     let remove = Request::Remove { table: TABLE, key: &object, condition: Condition::None };
     assert_eq!(world.ask(5, &remove, Some(operation(2, true))).expect("it was done").0, 1);
 }

@@ -1,4 +1,5 @@
-//! A log in which everything was removed is brought back twice: what it leaves are versions, and these never go back.
+//! A log in which everything was removed is brought back twice: what it leaves are versions, and
+//! these never go back.
 
 use crate::recovery::segment::{GONE, Segment};
 use crate::recovery::world::{TABLE, World};
@@ -12,11 +13,13 @@ impl World {
         self.ask(server, request, None).expect("it is made").0
     }
 
-    /// A server is gone, and another brings back what it had from segment `since` on; returns from where on that lies there.
+    /// A server is gone, and another brings back what it had from segment `since` on; returns from
+    /// where on that lies there.
     fn bring_back(&mut self, gone: u32, since: u64, by: u32) -> u64 {
         let min_open = self.stop(gone);
         let tablets = vec![(Tablet::whole(TABLE), since)];
-        let order = RecoveryOrder { id: u64::from(gone), master: gone, min_open, askers: 1, tablets };
+        let order =
+            RecoveryOrder { id: u64::from(gone), master: gone, min_open, askers: 1, tablets };
         self.assign(by, &[], &[order]);
         let since = self.recovered(by).expect("all is there");
         self.assign(by, &[Tablet::whole(TABLE)], &[]);
@@ -26,7 +29,8 @@ impl World {
 
 #[test]
 fn versions_of_what_was_removed_survive_two_servers() {
-    // Of some seeds, who brings it back keeps its log on a server that stays, and opens no other head for another reason.
+    // Of some seeds, who brings it back keeps its log on a server that stays, and opens no other
+    // head for another reason.
     for seed in 1..=12 {
         let mut world = World::new(4, 1, seed * 7919);
         world.assign(1, &[Tablet::whole(TABLE)], &[]);
@@ -44,7 +48,8 @@ fn versions_of_what_was_removed_survive_two_servers() {
     }
 }
 
-/// Who brings back a log in which the removal is in a later segment than the object writes nothing of either.
+/// Who brings back a log in which the removal is in a later segment than the object writes nothing
+/// of either.
 #[test]
 fn versions_of_what_is_not_written_again_survive_too() {
     for seed in 1..=12 {
@@ -57,12 +62,23 @@ fn versions_of_what_is_not_written_again_survive_too() {
         head.push((Kind::Tombstone, TABLE, 10), b"key", &1_u64.to_le_bytes());
         head.keep(&mut world, 4, 2, false);
         let whole = Tablet::whole(TABLE);
-        let order = RecoveryOrder { id: 1, master: GONE, min_open: 2, askers: 1, tablets: vec![(whole, 0)] };
+        let order = RecoveryOrder {
+            id: 1,
+            master: GONE,
+            min_open: 2,
+            askers: 1,
+            tablets: vec![(whole, 0)],
+        };
         world.assign(2, &[], &[order]);
         let since = world.recovered(2).expect("all is there");
         world.assign(2, &[whole], &[]);
         world.bring_back(2, since, 3);
-        let write = Request::Write { table: TABLE, key: b"key", value: b"value", condition: Condition::None };
+        let write = Request::Write {
+            table: TABLE,
+            key: b"key",
+            value: b"value",
+            condition: Condition::None,
+        };
         let anew = world.change(3, &write);
         assert!(anew > 10, "seed {seed}: version {anew} comes after 10");
     }

@@ -13,14 +13,29 @@ pub(crate) struct Segment(pub(crate) Vec<u8>);
 
 impl Segment {
     pub(crate) fn begin(id: u64) -> Self {
-        let header = SegmentHeader { id, safe_version: 1, role: Role::Head, digest: (1..=id).collect() }.encode();
+        let header =
+            SegmentHeader { id, safe_version: 1, role: Role::Head, digest: (1..=id).collect() }
+                .encode();
         let mut segment = Self(Vec::new());
         segment.push((Kind::Segment, 0, 0), &[], &header);
         segment
     }
 
-    pub(crate) fn push(&mut self, (kind, table, version): (Kind, u32, u64), key: &[u8], value: &[u8]) {
-        let entry = Entry { kind, successor: false, table, version, key, value, value_type: ValueType::Bytes };
+    pub(crate) fn push(
+        &mut self,
+        (kind, table, version): (Kind, u32, u64),
+        key: &[u8],
+        value: &[u8],
+    ) {
+        let entry = Entry {
+            kind,
+            successor: false,
+            table,
+            version,
+            key,
+            value,
+            value_type: ValueType::Bytes,
+        };
         let at = self.0.len();
         self.0.resize(at + entry.encoded_len(), 0);
         entry.encode(&mut self.0[at..]);
@@ -28,13 +43,21 @@ impl Segment {
 
     pub(crate) fn complete(&mut self, id: OperationId, version: u64, result: &[u8]) {
         let mut value = [0; MAX_COMPLETION];
-        let len = Completion { joined: true, status: Status::Ok, version, position: None, result }.encode(&mut value);
+        let len = Completion { joined: true, status: Status::Ok, version, position: None, result }
+            .encode(&mut value);
         self.push((Kind::Object, TABLE | COMPLETIONS, id.sequence), &id.key(), &value[..len]);
     }
 
     pub(crate) fn keep(&self, world: &mut World, server: u32, segment: u64, sealed: bool) {
         let replica = ReplicaId { master: GONE, segment };
-        let write = BackupRequest::Write { replica, offset: 0, sealed, anew: false, edition: 0, bytes: &self.0 };
+        let write = BackupRequest::Write {
+            replica,
+            offset: 0,
+            sealed,
+            anew: false,
+            edition: 0,
+            bytes: &self.0,
+        };
         world.ask(server, &Request::Backup(write), None).expect("there is room");
     }
 }

@@ -1,4 +1,5 @@
-//! Servers that keep replicas for each other, and somebody who asks them and orders what a coordinator would.
+//! Servers that keep replicas for each other, and somebody who asks them and orders what a
+//! coordinator would.
 
 use crate::recovery::ended::Ended;
 use sprat_disk::{MemControl, MemDisk};
@@ -95,10 +96,19 @@ impl World {
         let member = |&server: &u32| Member { server, address: address(server), rack: server };
         let members: Vec<_> = self.servers.keys().filter(is_member).map(member).collect();
         for (&id, node) in &self.servers {
-            let (tablets, orders) = if id == server { (tablets.to_vec(), orders.to_vec()) } else { Default::default() };
+            let (tablets, orders) =
+                if id == server { (tablets.to_vec(), orders.to_vec()) } else { Default::default() };
             let (version, members, next_server) = (self.version, members.clone(), self.next_server);
             let masters = (1..next_server).collect();
-            let assigned = Assigned { version, tablets, members, masters, next_server, orders, ..Assigned::default() };
+            let assigned = Assigned {
+                version,
+                tablets,
+                members,
+                masters,
+                next_server,
+                orders,
+                ..Assigned::default()
+            };
             assert!(node.outbox.send(Command::Assign(Box::new(assigned))));
         }
     }
@@ -106,7 +116,8 @@ impl World {
     /// Nobody reaches a server any more, or everybody does again.
     pub(crate) fn cut(&mut self, server: u32, is_cut: bool) {
         let mut cut = self.cut.borrow_mut();
-        let changed = if is_cut { cut.insert(address(server)) } else { cut.remove(&address(server)) };
+        let changed =
+            if is_cut { cut.insert(address(server)) } else { cut.remove(&address(server)) };
         assert!(changed, "server {server} was so before");
     }
 
@@ -131,7 +142,9 @@ impl World {
                 }
             }
             let Self { driver, endpoint, ended, .. } = self;
-            driver.receive(&mut |tx, from, frame| endpoint.receive(now, from, frame, ended, tx)).expect("memory");
+            driver
+                .receive(&mut |tx, from, frame| endpoint.receive(now, from, frame, ended, tx))
+                .expect("memory");
             endpoint.poll(now, ended, driver.tx());
             endpoint.flush(driver.tx());
             if let Some(what) = what(self) {
@@ -155,13 +168,21 @@ impl World {
         let parts = [header.as_bytes(), &id, key, value];
         let deadline = self.now + Duration::from_secs(3600);
         let session = self.servers[&server].session;
-        let call = self.endpoint.call(self.now, session, &parts, deadline, self.driver.tx()).expect("one at a time");
+        let call = self
+            .endpoint
+            .call(self.now, session, &parts, deadline, self.driver.tx())
+            .expect("one at a time");
         let bytes = self.until(|world| world.ended.results.remove(&call)).expect("both live");
         let answer = Answer::parse(&bytes).expect("an answer");
-        if answer.status == Status::Ok { Ok((answer.number, answer.body.to_vec())) } else { Err(answer.status) }
+        if answer.status == Status::Ok {
+            Ok((answer.number, answer.body.to_vec()))
+        } else {
+            Err(answer.status)
+        }
     }
 
-    /// What comes of the next attempt of a server to bring something back: from which segment on it lies there, or why it does not.
+    /// What comes of the next attempt of a server to bring something back: from which segment on it
+    /// lies there, or why it does not.
     #[track_caller]
     pub(crate) fn recovered(&mut self, by: u32) -> Result<u64, String> {
         let recovered = self.until(|world| world.servers[&by].outbox.take_recovered());

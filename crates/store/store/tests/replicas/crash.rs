@@ -1,4 +1,5 @@
-//! Random masters, crashes at random moments: what was acknowledged is there, and what was freed is not.
+//! Random masters, crashes at random moments: what was acknowledged is there, and what was freed is
+//! not.
 
 use crate::replicas::support::{SEGMENT, World, bytes_of, id, open};
 use sprat_chance::Chance;
@@ -59,7 +60,8 @@ impl Model {
 
     /// Begins a write, a seal, a free, or a new replica.
     fn step(&mut self, world: &mut World<MemDisk>) {
-        let replica = id(1 + u32::try_from(self.random.index(3)).unwrap(), 1 + self.random.draw() % 5);
+        let replica =
+            id(1 + u32::try_from(self.random.index(3)).unwrap(), 1 + self.random.draw() % 5);
         let word = replica.word();
         if self.under_way.iter().any(|asked| asked.replica == replica) || self.under_way.len() > 5 {
             return;
@@ -72,7 +74,8 @@ impl Model {
             if world.figure("replica_frames_live") > 20 {
                 return;
             }
-            // Begun again, at zero: the backup gives up what is there. What it has of this life it would keep.
+            // Begun again, at zero: the backup gives up what is there. What it has of this life it
+            // would keep.
             if !self.known[&word].found {
                 world.free(replica);
             }
@@ -83,7 +86,11 @@ impl Model {
             return;
         }
         let most = (SEGMENT as usize - 1000).saturating_sub(known.asked);
-        let len = 1 + if self.random.one_in(5) { self.random.index(3000) } else { self.random.index(200) };
+        let len = 1 + if self.random.one_in(5) {
+            self.random.index(3000)
+        } else {
+            self.random.index(200)
+        };
         let sealed = self.random.one_in(8) || len > most;
         let end = known.asked + len.min(most);
         let call = world.begin_write(replica, known.asked..end, sealed);
@@ -106,7 +113,8 @@ impl Model {
                     known.acked = known.acked.max(asked.end);
                     known.seal_acked |= asked.sealed;
                 }
-                // The frame is full before the segment: what was asked for is not there, and nothing follows.
+                // The frame is full before the segment: what was asked for is not there, and
+                // nothing follows.
                 Status::Refused if told.text().contains("has room") => {
                     (known.asked, known.seal_asked, known.earlier) = (known.acked, false, true);
                 }
@@ -125,8 +133,14 @@ impl Model {
         };
         for (word, known) in &self.known {
             if certain && known.acked > 0 {
-                let there = found.get(word).is_some_and(|(len, sealed, _)| fits(known, *len, *sealed));
-                assert!(there, "{what}: {}: {known:?}, found {:?}", ReplicaId::of_word(*word), found.get(word));
+                let there =
+                    found.get(word).is_some_and(|(len, sealed, _)| fits(known, *len, *sealed));
+                assert!(
+                    there,
+                    "{what}: {}: {known:?}, found {:?}",
+                    ReplicaId::of_word(*word),
+                    found.get(word)
+                );
             }
         }
         for (word, (len, sealed, _)) in found {
@@ -156,7 +170,10 @@ fn look(control: &MemControl, durability: Durability, what: &str) -> Found {
             let (replica, len) = (id(master, record.segment), record.len as usize);
             assert_eq!(world.read(replica).unwrap(), bytes_of(replica, len), "{what}: {replica}");
             let sure = record.sealed || durability == Durability::Sync || report.clean;
-            assert!(!(sure && record.unsure) || !record.sealed && report.clean, "{what}: {replica}");
+            assert!(
+                !(sure && record.unsure) || !record.sealed && report.clean,
+                "{what}: {replica}"
+            );
             assert!(sure || record.unsure, "{what}: {replica} may lack something");
             found.insert(replica.word(), (len, record.sealed, record.unsure));
         }
@@ -168,8 +185,12 @@ fn look(control: &MemControl, durability: Durability, what: &str) -> Found {
 fn lives(seed: u64, durability: Durability, endings: &[Ending]) {
     let control = MemControl::new(seed);
     control.set_latency(Latency { base: 5_000, durable: 40_000, jitter: 60_000 });
-    let mut model =
-        Model { random: Chance::new(seed), known: BTreeMap::new(), ghosts: BTreeMap::new(), under_way: Vec::new() };
+    let mut model = Model {
+        random: Chance::new(seed),
+        known: BTreeMap::new(),
+        ghosts: BTreeMap::new(),
+        under_way: Vec::new(),
+    };
     let sync = durability == Durability::Sync;
     let mut certain = true;
     for life in 0..6 {
@@ -181,7 +202,8 @@ fn lives(seed: u64, durability: Durability, endings: &[Ending]) {
         let ending = endings[model.random.index(endings.len())];
         let faulty = ending != Ending::Close && model.random.one_in(2);
         if faulty {
-            // A write that failed may still come to the medium, until a power failure has decided it.
+            // A write that failed may still come to the medium, until a power failure has decided
+            // it.
             let io = ending == Ending::Power && model.random.one_in(2);
             let fault = if io { Fault::Io } else { Fault::Hang };
             control.fail(model.random.draw() % 200, fault);
@@ -235,7 +257,8 @@ fn buffered_replicas_say_that_they_are_unsure() {
     }
 }
 
-/// A beginning that was torn, and marked as free by the next start, was taken for damage by the one after a close in order.
+/// A beginning that was torn, and marked as free by the next start, was taken for damage by the one
+/// after a close in order.
 #[test]
 fn a_torn_beginning_is_no_damage_after_a_close_in_order() {
     lives(1233, Durability::Buffered, &[Ending::Power, Ending::Kill, Ending::Close]);

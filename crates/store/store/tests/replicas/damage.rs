@@ -1,4 +1,5 @@
-//! Flipped bits: damage is told by file, place and replica, and never given out as what was written.
+//! Flipped bits: damage is told by file, place and replica, and never given out as what was
+//! written.
 
 use crate::replicas::support::{FRAME, SEGMENT, World, bytes_of, id, open};
 use sprat_chance::Chance;
@@ -81,7 +82,8 @@ fn a_flipped_bit_is_told_or_harmless() {
         let (contents, truth) = build(seed, close);
         let (_, mut world, report) = reopen(&contents, None);
         assert_eq!((report.clean, &report.damaged, &report.torn), (close, &vec![], &vec![]));
-        let whole: BTreeMap<_, _> = truth.iter().map(|(word, (len, sealed, _))| (*word, (*len, *sealed))).collect();
+        let whole: BTreeMap<_, _> =
+            truth.iter().map(|(word, (len, sealed, _))| (*word, (*len, *sealed))).collect();
         assert_eq!(listed(&mut world), whole);
         let mut random = Chance::new(seed);
         for _ in 0..120 {
@@ -89,23 +91,34 @@ fn a_flipped_bit_is_told_or_harmless() {
             let what = format!("seed {seed}, offset {offset}");
             let (_, mut world, report) = reopen(&contents, Some((offset, 3)));
             let now = listed(&mut world);
-            let hit: Vec<u64> = whole.keys().filter(|word| now.get(word) != whole.get(word)).copied().collect();
-            assert!(now.keys().all(|word| whole.contains_key(word)), "{what}: freed ones stay away");
+            let hit: Vec<u64> =
+                whole.keys().filter(|word| now.get(word) != whole.get(word)).copied().collect();
+            assert!(
+                now.keys().all(|word| whole.contains_key(word)),
+                "{what}: freed ones stay away"
+            );
             if let [found] = &report.damaged[..] {
                 damaged += 1;
                 assert_eq!(frame_of(found.offset), frame_of(offset), "{what}: {found}");
                 assert!(found.to_string().contains("memory is damaged at offset"), "{found}");
                 let Some(replica) = found.replica else {
                     // In a mark that was never written, or of a replica that was written at once.
-                    let mark = offset >= FRAMES_OFFSET + (frame_of(offset) + 1) * u64::from(FRAME) - 4096;
+                    let mark =
+                        offset >= FRAMES_OFFSET + (frame_of(offset) + 1) * u64::from(FRAME) - 4096;
                     assert!(mark || close, "{what}: {found}");
-                    assert!(hit.iter().all(|word| !mark && truth[word].2 == 0), "{what}: another write would name it");
+                    assert!(
+                        hit.iter().all(|word| !mark && truth[word].2 == 0),
+                        "{what}: another write would name it"
+                    );
                     continue;
                 };
                 assert!(hit.iter().all(|word| *word == replica.word()), "{what}: {found}, {hit:?}");
                 if whole.contains_key(&replica.word()) {
                     let told = world.read(replica).unwrap_err();
-                    assert!(told.status == Status::Refused && told.text() == found.to_string(), "{what}: {told:?}");
+                    assert!(
+                        told.status == Status::Refused && told.text() == found.to_string(),
+                        "{what}: {told:?}"
+                    );
                 }
             } else if let [found] = &report.torn[..] {
                 torn += 1;
@@ -134,7 +147,8 @@ fn a_flipped_bit_is_told_or_harmless() {
 /// Where a replica's bytes lie in a file.
 fn place_of(contents: &[u8], replica: ReplicaId) -> u64 {
     let bytes = bytes_of(replica, 40);
-    contents.windows(bytes.len()).position(|window| window == bytes).expect("it is in the file") as u64
+    contents.windows(bytes.len()).position(|window| window == bytes).expect("it is in the file")
+        as u64
 }
 
 #[test]
@@ -164,13 +178,20 @@ fn damage_that_comes_later_is_found_on_reading() {
     let at = place_of(&control.contents(), a) + 4000 + 36 + 77;
     control.flip(at, 0);
     let told = world.read(a).unwrap_err();
-    assert!(told.status == Status::Refused && told.text().contains("segment 1 of server 3"), "{told:?}");
+    assert!(
+        told.status == Status::Refused && told.text().contains("segment 1 of server 3"),
+        "{told:?}"
+    );
     assert_eq!(world.figure("replicas_damaged_total"), 1);
     assert_eq!(world.fence(3).iter().map(|record| record.segment).collect::<Vec<_>>(), [2]);
     assert_eq!(world.read(b).unwrap(), bytes_of(b, 8000));
     // Who has another replica of it may bring it again.
     let (mut world, _) = (drop(world), open(&control, Durability::Sync)).1;
-    assert_eq!(world.read(a).unwrap_err().status, Status::Refused, "the fence holds, and so does the damage");
+    assert_eq!(
+        world.read(a).unwrap_err().status,
+        Status::Refused,
+        "the fence holds, and so does the damage"
+    );
     world.free(a);
     world.free(b);
     (0..5).for_each(|_| world.turn());
@@ -199,8 +220,8 @@ fn a_damaged_replica_can_be_begun_again() {
     assert_eq!(world.read(replica).unwrap(), bytes_of(replica, *len));
 }
 
-/// Writes that went astray, blocks that are lost, bytes of elsewhere: whatever lies in the frames, nothing is given out but what was
-/// written.
+/// Writes that went astray, blocks that are lost, bytes of elsewhere: whatever lies in the frames,
+/// nothing is given out but what was written.
 #[test]
 fn whatever_happens_to_the_frames_nothing_wrong_is_given_out() {
     let (mut whole, mut told) = (0, 0);
@@ -232,8 +253,9 @@ fn whatever_happens_to_the_frames_nothing_wrong_is_given_out() {
                 assert_eq!(bytes.len(), record.len as usize, "seed {seed}");
                 assert_eq!(bytes, bytes_of(replica, bytes.len()), "seed {seed}: {replica}");
                 let known = truth.get(&replica.word());
-                whole +=
-                    usize::from(known.is_some_and(|(len, sealed, _)| (*len, *sealed) == (bytes.len(), record.sealed)));
+                whole += usize::from(known.is_some_and(|(len, sealed, _)| {
+                    (*len, *sealed) == (bytes.len(), record.sealed)
+                }));
             }
         }
         // And it can be used as ever.

@@ -19,14 +19,20 @@ fn a_disk_that_fails_ends_writing_and_not_reading() {
         let told = world.wait(failing);
         assert!(told.status == Status::Refused && told.text().contains("memory"), "{told:?}");
         let told = world.write(id(4, 1), 0..10, false);
-        assert!(told.status == Status::Refused && told.text().contains("refused until"), "{told:?}");
+        assert!(
+            told.status == Status::Refused && told.text().contains("refused until"),
+            "{told:?}"
+        );
         assert_eq!(world.figure("replica_writes_stopped"), 1);
         assert_eq!(world.read(a).unwrap(), bytes_of(a, 900));
         // What the disk has of an open one can be had; the end is not where it seemed to be.
         let records = world.fence(3);
         assert_eq!(records.len(), 2);
         let told = world.read(b).unwrap_err();
-        assert!(told.status == Status::Refused && told.text().contains("500 B of 900 are on disk"), "{told:?}");
+        assert!(
+            told.status == Status::Refused && told.text().contains("500 B of 900 are on disk"),
+            "{told:?}"
+        );
         drop(world);
         control.kill();
         control.spare();
@@ -47,7 +53,10 @@ fn a_read_that_fails_is_refused_and_can_be_asked_again() {
     world.put(a, 0..900, true);
     control.fail(0, Fault::Io);
     let told = world.read(a).unwrap_err();
-    assert!(told.status == Status::Refused && told.text().contains("cannot read segment 1 of server 3"), "{told:?}");
+    assert!(
+        told.status == Status::Refused && told.text().contains("cannot read segment 1 of server 3"),
+        "{told:?}"
+    );
     assert_eq!(world.figure("replica_reads_failed_total"), 1);
     assert_eq!(world.read(a).unwrap(), bytes_of(a, 900));
     world.put(id(4, 1), 0..10, true);
@@ -100,7 +109,10 @@ fn another_kind_of_file_or_another_servers_is_refused() {
     let other = sprat_store::replicas::Options { server: 6, ..options.clone() };
     let error = Replicas::open(control.open().unwrap(), &other).err().unwrap();
     assert!(matches!(error, OpenError::Foreign { field: "server", .. }), "{error}");
-    assert!(error.to_string().contains("not this server's file of replicas: its server differs"), "{error}");
+    assert!(
+        error.to_string().contains("not this server's file of replicas: its server differs"),
+        "{error}"
+    );
     let as_log = sprat_store::backup::Backup::open(
         control.open().unwrap(),
         &options,

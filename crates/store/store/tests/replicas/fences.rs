@@ -7,7 +7,9 @@ use sprat_wire::op::{BackupRequest, Status};
 
 #[test]
 fn a_fenced_master_is_refused_also_after_a_restart() {
-    for (durability, power) in [(Durability::Sync, true), (Durability::Sync, false), (Durability::Buffered, false)] {
+    for (durability, power) in
+        [(Durability::Sync, true), (Durability::Sync, false), (Durability::Buffered, false)]
+    {
         let control = MemControl::new(1);
         let (mut world, _) = open(&control, durability);
         let (a, other) = (id(3, 1), id(4, 1));
@@ -17,7 +19,11 @@ fn a_fenced_master_is_refused_also_after_a_restart() {
         assert_eq!(world.fence(3).len(), 1, "to say it twice does no harm");
         for life in 0..3 {
             assert_eq!(world.write(a, 900..1000, false).status, Status::Fenced, "life {life}");
-            assert_eq!(world.write(a, 0..1000, false).status, Status::Fenced, "it would free what is to be recovered");
+            assert_eq!(
+                world.write(a, 0..1000, false).status,
+                Status::Fenced,
+                "it would free what is to be recovered"
+            );
             assert_eq!(world.write(id(3, 2), 0..10, false).status, Status::Fenced);
             world.put(id(4, 2 + life), 0..10, false);
             assert_eq!(world.read(a).unwrap(), bytes_of(a, 900));
@@ -29,7 +35,10 @@ fn a_fenced_master_is_refused_also_after_a_restart() {
             }
             let (again, report) = open(&control, durability);
             world = again;
-            assert_eq!((&report.fenced[..], &report.damaged, &report.torn), (&[3][..], &vec![], &vec![]));
+            assert_eq!(
+                (&report.fenced[..], &report.damaged, &report.torn),
+                (&[3][..], &vec![], &vec![])
+            );
         }
         // When nothing is left to guard, the next life knows nothing of it.
         world.free(a);
@@ -60,7 +69,11 @@ fn a_fence_is_answered_when_it_is_durable() {
     }
     assert_eq!(world.take(fence), None, "a restart now would forget it");
     assert!(world.take(nothing_to_guard).is_some());
-    assert_eq!(world.write(id(3, 2), 0..10, false).status, Status::Fenced, "it is in force all the same");
+    assert_eq!(
+        world.write(id(3, 2), 0..10, false).status,
+        Status::Fenced,
+        "it is in force all the same"
+    );
 }
 
 #[test]
@@ -74,7 +87,14 @@ fn fences_are_no_replicas() {
     for request in [
         BackupRequest::Read { replica: id(3, 0), offset: 0 },
         BackupRequest::Free { replica: id(3, 0) },
-        BackupRequest::Write { replica: id(5, 0), offset: 0, sealed: false, anew: false, edition: 0, bytes: b"x" },
+        BackupRequest::Write {
+            replica: id(5, 0),
+            offset: 0,
+            sealed: false,
+            anew: false,
+            edition: 0,
+            bytes: b"x",
+        },
     ] {
         assert_eq!(world.ask(request).status, Status::Malformed);
     }
@@ -101,7 +121,8 @@ fn a_fence_that_outlived_its_replicas_is_dropped_at_the_next_start() {
         let (mut world, _) = open(&control, Durability::Sync);
         world.put(id(3, 1), 0..900, true);
         world.fence(3);
-        // The mark on the replica's frame comes to the disk, that on the fence's does not, or only perhaps.
+        // The mark on the replica's frame comes to the disk, that on the fence's does not, or only
+        // perhaps.
         control.fail(1, sprat_disk::Fault::Hang);
         world.free(id(3, 1));
         (0..10).for_each(|_| world.turn());

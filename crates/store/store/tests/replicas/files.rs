@@ -7,7 +7,9 @@ use sprat_wire::op::REPLICA_BYTES;
 
 #[test]
 fn replicas_in_a_file_come_back_life_after_life() {
-    for (durability, ring) in [(Durability::Sync, true), (Durability::Buffered, true), (Durability::Sync, false)] {
+    for (durability, ring) in
+        [(Durability::Sync, true), (Durability::Buffered, true), (Durability::Sync, false)]
+    {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("replicas.sprat");
         for life in 0..4u64 {

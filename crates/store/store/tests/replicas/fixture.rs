@@ -1,7 +1,7 @@
 //! A file of replicas of format version 1, as it was written once, still opens.
 //!
-//! `SPRAT_WRITE_FIXTURE=1 cargo test -p sprat-store --test store replicas::fixture` writes it again: only for a
-//! new version, to a new name.
+//! `SPRAT_WRITE_FIXTURE=1 cargo test -p sprat-store --test store replicas::fixture` writes it
+//! again: only for a new version, to a new name.
 
 use crate::replicas::support::{bytes_of, id, open_with, options};
 use sprat_disk::MemControl;
@@ -42,7 +42,10 @@ fn a_file_of_format_1_still_opens() {
     let control = MemControl::new(1);
     control.patch(0, &std::fs::read(path()).unwrap());
     let (mut world, report) = open_with(&control, &options_then());
-    assert_eq!((report.replicas, report.bytes, report.unsure, &report.fenced[..]), (2, 5700, 1, &[3][..]));
+    assert_eq!(
+        (report.replicas, report.bytes, report.unsure, &report.fenced[..]),
+        (2, 5700, 1, &[3][..])
+    );
     assert_eq!((&report.damaged, &report.torn), (&vec![], &vec![]));
     for (replica, len) in [(id(3, 1), 5000), (id(4, 1), 700)] {
         assert_eq!(world.read(replica).unwrap(), bytes_of(replica, len));

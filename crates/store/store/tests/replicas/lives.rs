@@ -18,7 +18,11 @@ fn what_an_earlier_life_began_is_not_appended_to() {
     assert_eq!(world.write(open_one, 900..1000, false).status, Status::NotFound);
     assert_eq!(world.write(open_one, 900..900, true).status, Status::NotFound);
     assert_eq!(world.write(sealed, 900..1000, false).status, Status::NotFound);
-    assert_eq!(world.read(open_one).unwrap(), bytes_of(open_one, 900), "it can be read without a fence");
+    assert_eq!(
+        world.read(open_one).unwrap(),
+        bytes_of(open_one, 900),
+        "it can be read without a fence"
+    );
     // Begun again it has what it is given, here and in the next life.
     world.put(open_one, 0..100, false);
     world.put(open_one, 100..200, false);
@@ -134,12 +138,17 @@ fn what_was_buffered_is_unsure_unless_sealed_or_closed_in_order() {
     (0..50).for_each(|_| world.turn());
     drop(world);
     control.kill();
-    // Whatever the next life promises. What was sure once is so no more: the file tells of the last life only.
+    // Whatever the next life promises. What was sure once is so no more: the file tells of the last
+    // life only.
     assert_eq!(unsure(buffered, true), [1, 3, 4]);
     assert_eq!(unsure(Durability::Sync, true), [1, 3, 4]);
     let (world, _) = open(&control, Durability::Sync);
     world.close();
-    assert_eq!(unsure(buffered, true), [1, 3, 4], "closing makes nobody surer of what was lost before");
+    assert_eq!(
+        unsure(buffered, true),
+        [1, 3, 4],
+        "closing makes nobody surer of what was lost before"
+    );
     let (mut world, _) = open(&control, Durability::Sync);
     world.put(id(3, 6), 0..900, false);
     drop(world);

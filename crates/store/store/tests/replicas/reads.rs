@@ -34,8 +34,9 @@ fn many_read_many_replicas_at_once() {
         lens.push(len);
     }
     // Several for each replica, in no order, and more replicas than are held in memory.
-    let mut readers: Vec<Reader> =
-        (0..42).map(|at| Reader { replica: id(3, 1 + at % 14), bytes: Vec::new(), call: None }).collect();
+    let mut readers: Vec<Reader> = (0..42)
+        .map(|at| Reader { replica: id(3, 1 + at % 14), bytes: Vec::new(), call: None })
+        .collect();
     let mut turns = 0;
     while !readers.is_empty() {
         turns += 1;
@@ -43,7 +44,8 @@ fn many_read_many_replicas_at_once() {
         readers.retain_mut(|reader| {
             let Some(call) = reader.call else {
                 let offset = u32::try_from(reader.bytes.len()).unwrap();
-                reader.call = Some(world.begin(BackupRequest::Read { replica: reader.replica, offset }));
+                reader.call =
+                    Some(world.begin(BackupRequest::Read { replica: reader.replica, offset }));
                 return true;
             };
             let Some(told) = world.take(call) else { return true };
@@ -90,7 +92,8 @@ fn who_reads_no_further_gives_way() {
 #[test]
 fn a_disk_that_lags_turns_writes_away() {
     let control = MemControl::new(1);
-    let options = Options { durability: Durability::Buffered, ..Options::new(*b"the test cluster", 5, 40) };
+    let options =
+        Options { durability: Durability::Buffered, ..Options::new(*b"the test cluster", 5, 40) };
     let (mut world, _) = open_with(&control, &options);
     control.fail(0, Fault::Hang);
     let mut segment = 1;

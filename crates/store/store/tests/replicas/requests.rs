@@ -30,7 +30,10 @@ fn what_is_written_is_read() {
         assert_eq!(world.read(b).unwrap(), bytes_of(b, 12_000));
         assert_eq!(world.read(id(3, 2)).unwrap_err().status, Status::NotFound);
         let records = world.fence(3);
-        assert_eq!(records, [ReplicaRecord { segment: 1, len: 9000, head: true, sealed: true, unsure: false }]);
+        assert_eq!(
+            records,
+            [ReplicaRecord { segment: 1, len: 9000, head: true, sealed: true, unsure: false }]
+        );
         assert_eq!(world.fence(9), []);
     }
 }
@@ -92,8 +95,17 @@ fn what_does_not_fit_is_not_taken() {
     assert_eq!(world.write(a, 1500..2001, false).status, Status::NotFound, "it has ended");
     let told = world.write(a, 500..1999, true);
     assert!(told.status == Status::Refused && told.text().contains("2000 B"), "{told:?}");
-    for (replica, offset, sealed) in [(id(0, 1), 0, true), (id(1, 0), 0, true), (id(1, 1), 0, true), (a, 5, false)] {
-        let told = world.ask(BackupRequest::Write { replica, offset, sealed, anew: false, edition: 0, bytes: &[] });
+    for (replica, offset, sealed) in
+        [(id(0, 1), 0, true), (id(1, 0), 0, true), (id(1, 1), 0, true), (a, 5, false)]
+    {
+        let told = world.ask(BackupRequest::Write {
+            replica,
+            offset,
+            sealed,
+            anew: false,
+            edition: 0,
+            bytes: &[],
+        });
         assert_eq!(told.status, Status::Malformed, "{}", told.text());
     }
     assert_eq!(world.ask(BackupRequest::Fence { master: 0 }).status, Status::Malformed);
@@ -139,7 +151,8 @@ fn a_full_frame_says_so() {
 #[test]
 fn a_full_file_keeps_frames_for_fences() {
     let control = MemControl::new(1);
-    let (mut world, _) = open_with(&control, &Options { max_frames: 6, ..options(Durability::Sync) });
+    let (mut world, _) =
+        open_with(&control, &Options { max_frames: 6, ..options(Durability::Sync) });
     for segment in 1..=4 {
         world.put(id(3, segment), 0..100, segment % 2 == 0);
     }
@@ -163,7 +176,10 @@ fn two_hundred_and_fifty_six_are_open_at_once() {
         world.put(id(7, segment), 0..50, false);
     }
     let told = world.write(id(8, 1), 0..50, false);
-    assert!(told.status == Status::Refused && told.text().contains("256 replicas are open"), "{told:?}");
+    assert!(
+        told.status == Status::Refused && told.text().contains("256 replicas are open"),
+        "{told:?}"
+    );
     world.put(id(7, 9), 50..50, true);
     world.put(id(8, 1), 0..50, false);
     assert_eq!(world.fence(7).len(), 256);
@@ -187,7 +203,10 @@ fn under_sync_the_disk_has_what_is_answered_and_under_buffered_it_gets_it_soon()
     let before = control.operations();
     world.put(id(3, 1), 0..100, false);
     let deadline = world.next_deadline();
-    assert!(deadline <= world.now + FLUSH && control.operations() == before, "it is not with the kernel yet");
+    assert!(
+        deadline <= world.now + FLUSH && control.operations() == before,
+        "it is not with the kernel yet"
+    );
     while control.operations() == before {
         assert!(world.now <= deadline + Duration::from_millis(1), "nothing went to the kernel");
         world.turn();
@@ -211,11 +230,17 @@ fn what_is_open_is_read_when_its_master_is_fenced() {
         let a = id(3, 1);
         world.put(a, 0..5000, false);
         let told = world.read(a).unwrap_err();
-        assert!(told.status == Status::Refused && told.text().contains("fence its master"), "{told:?}");
+        assert!(
+            told.status == Status::Refused && told.text().contains("fence its master"),
+            "{told:?}"
+        );
         // This one may still be on its way when its master is fenced.
         let late = world.begin_write(a, 5000..6000, false);
         let records = world.fence(3);
-        assert_eq!(records, [ReplicaRecord { segment: 1, len: 6000, head: true, sealed: false, unsure: false }]);
+        assert_eq!(
+            records,
+            [ReplicaRecord { segment: 1, len: 6000, head: true, sealed: false, unsure: false }]
+        );
         assert_eq!(world.read(a).unwrap(), bytes_of(a, 6000), "acknowledged or about to be");
         assert_eq!(world.wait(late).status, Status::Ok);
         assert_eq!(world.write(a, 6000..6100, false).status, Status::Fenced);
@@ -230,7 +255,11 @@ fn nothing_is_due_when_nothing_is_to_be_done() {
     for _ in 0..40 {
         world.pass(Duration::from_millis(100));
     }
-    assert!(world.next_deadline() > world.now + Duration::from_millis(100), "{:?}", world.next_deadline());
+    assert!(
+        world.next_deadline() > world.now + Duration::from_millis(100),
+        "{:?}",
+        world.next_deadline()
+    );
     assert_ne!(world.now, Nanos(0));
 }
 
@@ -244,7 +273,9 @@ fn an_edition_takes_the_place_of_the_one_before() {
     let mut write = |offset: usize, end: usize, sealed, edition| {
         let bytes = &other[offset..end];
         let offset = u32::try_from(offset).unwrap();
-        world.ask(BackupRequest::Write { replica: a, offset, sealed, anew: !sealed, edition, bytes }).status
+        world
+            .ask(BackupRequest::Write { replica: a, offset, sealed, anew: !sealed, edition, bytes })
+            .status
     };
     assert_eq!(write(1000, 2500, false, 1), Status::NotFound, "an edition begins at its beginning");
     assert_eq!(write(0, 1000, false, 1), Status::Ok);
@@ -258,8 +289,8 @@ fn an_edition_takes_the_place_of_the_one_before() {
     assert_eq!(world.read(a).unwrap(), other[..2500]);
 }
 
-/// A master that makes a replica anew does not know what its backup's disk has of a life before. Were a whole one given up for that,
-/// and the copy never ended, the last one could be gone.
+/// A master that makes a replica anew does not know what its backup's disk has of a life before.
+/// Were a whole one given up for that, and the copy never ended, the last one could be gone.
 #[test]
 fn a_whole_replica_stays_where_it_would_be_made_anew() {
     let control = MemControl::new(1);
@@ -269,7 +300,14 @@ fn a_whole_replica_stays_where_it_would_be_made_anew() {
     world.put(part, 0..2000, false);
     let again = |world: &mut World<_>, replica, edition| {
         let (bytes, sealed) = (&other[..1000], false);
-        let told = world.ask(BackupRequest::Write { replica, offset: 0, sealed, anew: true, edition, bytes });
+        let told = world.ask(BackupRequest::Write {
+            replica,
+            offset: 0,
+            sealed,
+            anew: true,
+            edition,
+            bytes,
+        });
         (told.status, told.more)
     };
     assert_eq!(again(&mut world, a, 1), (Status::Ok, true));

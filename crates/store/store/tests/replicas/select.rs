@@ -51,7 +51,11 @@ fn push_completion_of(bytes: &mut Vec<u8>, table: u32, lane: u16, sequence: u64,
     );
 }
 
-fn push_this(bytes: &mut Vec<u8>, (table, lane, sequence): (u32, u16, u64), completion: &Completion<'_>) {
+fn push_this(
+    bytes: &mut Vec<u8>,
+    (table, lane, sequence): (u32, u16, u64),
+    completion: &Completion<'_>,
+) {
     let mut value = [0; MAX_COMPLETION];
     let len = completion.encode(&mut value);
     let key = OperationId { client: 1, lane, sequence, again: false }.key();
@@ -80,7 +84,15 @@ fn segment() -> Vec<u8> {
             let value = if kind == Kind::Tombstone { &7_u64.to_le_bytes()[..] } else { &value[..] };
             push(
                 &mut bytes,
-                &Entry { kind, successor: false, table, version: 5, key: &key, value, value_type: ValueType::Bytes },
+                &Entry {
+                    kind,
+                    successor: false,
+                    table,
+                    version: 5,
+                    key: &key,
+                    value,
+                    value_type: ValueType::Bytes,
+                },
             );
         }
     }
@@ -96,19 +108,30 @@ fn keeps(bytes: &[u8]) -> (World<MemDisk>, ReplicaId) {
     let replica = id(3, 7);
     for (at, piece) in (0..).step_by(REPLICA_BYTES).zip(bytes.chunks(REPLICA_BYTES)) {
         let sealed = at as usize + piece.len() == bytes.len();
-        let told =
-            world.ask(BackupRequest::Write { replica, offset: at, sealed, anew: false, edition: 0, bytes: piece });
+        let told = world.ask(BackupRequest::Write {
+            replica,
+            offset: at,
+            sealed,
+            anew: false,
+            edition: 0,
+            bytes: piece,
+        });
         assert_eq!(told.status, Status::Ok, "{}", told.text());
     }
     (world, replica)
 }
 
 /// All that is given of some tablets, and how much was said to be.
-fn select(world: &mut World<MemDisk>, replica: ReplicaId, tablets: &[Tablet]) -> Result<Vec<u8>, Told> {
+fn select(
+    world: &mut World<MemDisk>,
+    replica: ReplicaId,
+    tablets: &[Tablet],
+) -> Result<Vec<u8>, Told> {
     let selection = Selection::encode(SEED, 3, tablets.iter().copied());
     let mut all = Vec::new();
     loop {
-        let (offset, selection) = (u32::try_from(all.len()).unwrap(), Selection::parse(&selection).unwrap());
+        let (offset, selection) =
+            (u32::try_from(all.len()).unwrap(), Selection::parse(&selection).unwrap());
         let told = world.ask(BackupRequest::Select { replica, offset, selection });
         if told.status != Status::Ok {
             return Err(told);
@@ -150,10 +173,14 @@ fn each_is_given_its_part_and_all_parts_are_everything() {
             assert!(is_ours || entry.table == 1 | COMPLETIONS, "{entry:?}");
             assert!(given.insert(bytes.to_vec()) || entry.table != 1, "once");
         }
-        assert!(given.iter().any(|bytes| Entry::parse(bytes).unwrap().table == 1 | COMPLETIONS), "part {number}");
+        assert!(
+            given.iter().any(|bytes| Entry::parse(bytes).unwrap().table == 1 | COMPLETIONS),
+            "part {number}"
+        );
     }
     let wanted = |bytes: &&&[u8]| Entry::parse(bytes).unwrap().table & !COMPLETIONS == 1;
-    let of_table: BTreeSet<Vec<u8>> = whole.iter().filter(wanted).map(|bytes| bytes.to_vec()).collect();
+    let of_table: BTreeSet<Vec<u8>> =
+        whole.iter().filter(wanted).map(|bytes| bytes.to_vec()).collect();
     assert!(given == of_table, "{} of {}", given.len(), of_table.len());
     let both = select(&mut world, replica, &[Tablet::whole(1), Tablet::whole(2)]).unwrap();
     assert_eq!(entries(&both).1.into_iter().collect::<BTreeSet<_>>(), whole.into_iter().collect());
@@ -189,11 +216,16 @@ fn a_completion_that_was_cut_off_is_not_given() {
         push_completion(&mut bytes, 1, 2, joined);
         let (mut world, replica) = keeps(&bytes);
         let given = select(&mut world, replica, &[Tablet::whole(1)]).unwrap();
-        assert_eq!(entries(&given).1.len(), if counts { 3 } else { 2 }, "{role:?} {digest:?} {joined}");
+        assert_eq!(
+            entries(&given).1.len(),
+            if counts { 3 } else { 2 },
+            "{role:?} {digest:?} {joined}"
+        );
     }
 }
 
-/// Each write leaves a completion, and all who recover a part of a table are given the table's: the last of each lane, wherever it stands.
+/// Each write leaves a completion, and all who recover a part of a table are given the table's: the
+/// last of each lane, wherever it stands.
 #[test]
 fn of_a_lanes_completions_only_the_last_is_given() {
     let mut bytes = header(Role::Survivor, &[]);
@@ -207,15 +239,17 @@ fn of_a_lanes_completions_only_the_last_is_given() {
     assert_eq!(sequences.collect::<Vec<_>>(), [5, 1]);
 }
 
-/// The end of a head may be in one replica and not in the next. Whoever recovers another part than the object's must not know more of
-/// the operation than that those before it are over: should the object's part come from the other replica, it was not done.
+/// The end of a head may be in one replica and not in the next. Whoever recovers another part than
+/// the object's must not know more of the operation than that those before it are over: should the
+/// object's part come from the other replica, it was not done.
 #[test]
 fn a_completion_in_a_head_is_its_objects() {
     let (key, refused) = (&b"key"[..], &b"another"[..]);
     let halves = Range::ALL.parts(2);
     let half_of = |key| usize::from(!halves[0].contains(position(SEED, 1, key)));
     assert_ne!(half_of(key), half_of(refused), "chosen so");
-    for (role, digest, is_end) in [(Role::Head, &[7][..], true), (Role::Head, &[], false), (Role::Survivor, &[], false)]
+    for (role, digest, is_end) in
+        [(Role::Head, &[7][..], true), (Role::Head, &[], false), (Role::Survivor, &[], false)]
     {
         let mut bytes = header(role, digest);
         push_completion_of(&mut bytes, 1, 1, 3, true);
@@ -232,8 +266,13 @@ fn a_completion_in_a_head_is_its_objects() {
             },
         );
         // Refused, of a key of the other half; and taken over from another log, whole by then.
-        let refusal =
-            |position| Completion { joined: false, status: Status::Conflict, version: 1, position, result: &[] };
+        let refusal = |position| Completion {
+            joined: false,
+            status: Status::Conflict,
+            version: 1,
+            position,
+            result: &[],
+        };
         let at = position(SEED, 1, refused);
         push_this(&mut bytes, (1, 2, 5), &refusal(Some(at)));
         push_completion_of(&mut bytes, 1, 3, 7, false);
@@ -254,7 +293,8 @@ fn a_completion_in_a_head_is_its_objects() {
         let (mut world, replica) = keeps(&bytes);
         for (half, &range) in halves.iter().enumerate() {
             let given = select(&mut world, replica, &[Tablet { table: 1, range }]).unwrap();
-            let given = entries(&given).1.into_iter().map(|bytes| Entry::parse_checked(bytes).unwrap());
+            let given =
+                entries(&given).1.into_iter().map(|bytes| Entry::parse_checked(bytes).unwrap());
             let told = given.filter_map(|entry| {
                 let told = Completion::of(&entry)?;
                 Some((entry.version, told.is_begun(), told.position))
@@ -262,7 +302,9 @@ fn a_completion_in_a_head_is_its_objects() {
             let (begun, known) = (|number| (number, true, None), |number| (number, false, None));
             let is_keys = half == half_of(key);
             let (removed, first) = match (is_end, is_keys) {
-                (true, true) => [3, 1].map(|number| (number, false, Some(position(SEED, 1, key)))).into(),
+                (true, true) => {
+                    [3, 1].map(|number| (number, false, Some(position(SEED, 1, key)))).into()
+                }
                 (true, false) => (begun(3), begun(1)),
                 (false, _) => (known(3), known(1)),
             };

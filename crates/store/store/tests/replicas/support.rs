@@ -23,7 +23,12 @@ pub(crate) const STEP: Duration = Duration::from_micros(50);
 const MANY_TURNS: usize = 20_000;
 
 pub(crate) fn options(durability: Durability) -> Options {
-    Options { durability, segment_bytes: SEGMENT, frame_bytes: FRAME, ..Options::new(*b"the test cluster", 5, 24) }
+    Options {
+        durability,
+        segment_bytes: SEGMENT,
+        frame_bytes: FRAME,
+        ..Options::new(*b"the test cluster", 5, 24)
+    }
 }
 
 pub(crate) fn id(master: u32, segment: u64) -> ReplicaId {
@@ -33,8 +38,10 @@ pub(crate) fn id(master: u32, segment: u64) -> ReplicaId {
 /// The bytes of a segment: told from those of all others, and the same whoever asks.
 pub(crate) fn bytes_of(replica: ReplicaId, len: usize) -> Vec<u8> {
     let mut random = Chance::new(replica.word());
-    let mut bytes: Vec<u8> =
-        std::iter::repeat_with(|| random.draw().to_le_bytes()).take(len / 8 + 1).flatten().collect();
+    let mut bytes: Vec<u8> = std::iter::repeat_with(|| random.draw().to_le_bytes())
+        .take(len / 8 + 1)
+        .flatten()
+        .collect();
     bytes.truncate(len);
     bytes
 }
@@ -114,7 +121,9 @@ impl<D: Disk> World<D> {
         self.node.turn(now).expect("a network in memory");
         self.hub.deliver_until(now);
         let Self { driver, endpoint, ended, .. } = self;
-        driver.receive(&mut |tx, from, frame| endpoint.receive(now, from, frame, ended, tx)).expect("memory");
+        driver
+            .receive(&mut |tx, from, frame| endpoint.receive(now, from, frame, ended, tx))
+            .expect("memory");
         endpoint.poll(now, ended, driver.tx());
         endpoint.flush(driver.tx());
     }
@@ -133,7 +142,8 @@ impl<D: Disk> World<D> {
     pub(crate) fn begin_raw(&mut self, payload: &[u8]) -> CallId {
         let deadline = self.now + Duration::from_secs(3600);
         loop {
-            match self.endpoint.call(self.now, self.session, &[payload], deadline, self.driver.tx()) {
+            match self.endpoint.call(self.now, self.session, &[payload], deadline, self.driver.tx())
+            {
                 Ok(call) => return call,
                 Err(_) => self.turn(), // every slot is taken
             }
@@ -172,12 +182,22 @@ impl<D: Disk> World<D> {
 
     /// Writes a part of a segment, and its seal if that is said.
     #[track_caller]
-    pub(crate) fn write(&mut self, replica: ReplicaId, part: std::ops::Range<usize>, sealed: bool) -> Told {
+    pub(crate) fn write(
+        &mut self,
+        replica: ReplicaId,
+        part: std::ops::Range<usize>,
+        sealed: bool,
+    ) -> Told {
         let call = self.begin_write(replica, part, sealed);
         self.wait(call)
     }
 
-    pub(crate) fn begin_write(&mut self, replica: ReplicaId, part: std::ops::Range<usize>, sealed: bool) -> CallId {
+    pub(crate) fn begin_write(
+        &mut self,
+        replica: ReplicaId,
+        part: std::ops::Range<usize>,
+        sealed: bool,
+    ) -> CallId {
         let bytes = bytes_of(replica, part.end);
         let offset = u32::try_from(part.start).unwrap();
         self.begin(BackupRequest::Write {
@@ -192,7 +212,12 @@ impl<D: Disk> World<D> {
 
     /// Writes what must be taken.
     #[track_caller]
-    pub(crate) fn put(&mut self, replica: ReplicaId, part: std::ops::Range<usize>, sealed: bool) -> u64 {
+    pub(crate) fn put(
+        &mut self,
+        replica: ReplicaId,
+        part: std::ops::Range<usize>,
+        sealed: bool,
+    ) -> u64 {
         let told = self.write(replica, part, sealed);
         assert_eq!(told.status, Status::Ok, "{}", told.text());
         told.number
@@ -231,7 +256,11 @@ impl<D: Disk> World<D> {
     /// A counter.
     pub(crate) fn figure(&self, name: &str) -> u64 {
         let figures: Vec<Figure> = self.node.service().figures();
-        figures.iter().find(|figure| figure.name == name).unwrap_or_else(|| panic!("no {name}")).value
+        figures
+            .iter()
+            .find(|figure| figure.name == name)
+            .unwrap_or_else(|| panic!("no {name}"))
+            .value
     }
 
     pub(crate) fn close(self) {

@@ -7,8 +7,8 @@ use sprat_wire::op::{BackupRequest, ReplicaRecord, Request, Status, encode_answe
 use std::collections::BTreeMap;
 use zerocopy::IntoBytes;
 
-/// What a replica of a head can hold: less than a segment, as when many small writes fill a frame. What the cleaner writes
-/// comes in large pieces.
+/// What a replica of a head can hold: less than a segment, as when many small writes fill a frame.
+/// What the cleaner writes comes in large pieces.
 pub(crate) fn room(segment_bytes: usize) -> usize {
     segment_bytes / 4 * 3
 }
@@ -45,7 +45,11 @@ impl Backup {
 
     /// The newest head that it has, and bytes of it.
     pub(crate) fn newest_head(&self) -> (u64, usize) {
-        let head = self.kept.iter().rev().find(|(_, kept)| crate::replication::world::is_head(&kept.bytes));
+        let head = self
+            .kept
+            .iter()
+            .rev()
+            .find(|(_, kept)| crate::replication::world::is_head(&kept.bytes));
         head.map_or((0, 0), |(&segment, kept)| (segment, kept.bytes.len()))
     }
 
@@ -66,22 +70,38 @@ impl Backup {
         self.kept.iter().map(record).collect()
     }
 
-    fn write(&mut self, segment: u64, edition: u8, offset: usize, sealed: bool, bytes: &[u8]) -> (Status, u64) {
+    fn write(
+        &mut self,
+        segment: u64,
+        edition: u8,
+        offset: usize,
+        sealed: bool,
+        bytes: &[u8],
+    ) -> (Status, u64) {
         let begins = |kept: &Kept| !kept.appendable || kept.edition < edition;
         if offset == 0 && self.kept.get(&segment).is_none_or(begins) {
             self.kept.insert(segment, Kept { appendable: true, edition, ..Kept::default() });
         }
-        let fits = |kept: &&mut Kept| kept.appendable && kept.bytes.len() >= offset && kept.edition == edition;
+        let fits = |kept: &&mut Kept| {
+            kept.appendable && kept.bytes.len() >= offset && kept.edition == edition
+        };
         let Some(kept) = self.kept.get_mut(&segment).filter(fits) else {
             return (Status::NotFound, 0);
         };
         let known = (kept.bytes.len() - offset).min(bytes.len());
-        assert_eq!(kept.bytes[offset..offset + known], bytes[..known], "a segment has the same bytes for ever");
+        assert_eq!(
+            kept.bytes[offset..offset + known],
+            bytes[..known],
+            "a segment has the same bytes for ever"
+        );
         assert!(!kept.sealed || known == bytes.len(), "nothing follows a seal");
         kept.bytes.extend_from_slice(&bytes[known..]);
         kept.sealed |= sealed;
-        let room =
-            if crate::replication::world::is_head(&kept.bytes) { room(self.segment_bytes) } else { self.segment_bytes };
+        let room = if crate::replication::world::is_head(&kept.bytes) {
+            room(self.segment_bytes)
+        } else {
+            self.segment_bytes
+        };
         assert!(kept.bytes.len() <= room, "more than was offered");
         (Status::Ok, (room - kept.bytes.len()) as u64)
     }
@@ -91,23 +111,34 @@ impl Handler for Backup {
     type Body = ();
 
     fn request(&mut self, _: Nanos, _: RequestId, payload: &[u8]) -> Outcome<()> {
-        let Ok(Request::Backup(request)) = Request::parse(payload) else { panic!("a request to a backup") };
+        let Ok(Request::Backup(request)) = Request::parse(payload) else {
+            panic!("a request to a backup")
+        };
         if self.full && matches!(request, BackupRequest::Write { .. }) {
-            let refused = Reply::new(encode_answer(Status::Refused, false, 0, 0).as_bytes(), Repeat::Retain);
+            let refused =
+                Reply::new(encode_answer(Status::Refused, false, 0, 0).as_bytes(), Repeat::Retain);
             return Outcome::Reply(refused.with_body(()));
         }
         let (status, number) = match request {
             BackupRequest::Write { replica, edition, .. }
-                if self.kept.get(&replica.segment).is_some_and(|kept| kept.edition < edition && kept.sealed) =>
+                if self
+                    .kept
+                    .get(&replica.segment)
+                    .is_some_and(|kept| kept.edition < edition && kept.sealed) =>
             {
                 let told = encode_answer(Status::Ok, true, 0, 0);
                 return Outcome::Reply(Reply::new(told.as_bytes(), Repeat::Retain));
             }
             BackupRequest::Write { replica, offset, sealed, anew, edition, bytes } => {
                 let same = |kept: &&Kept| kept.appendable && kept.edition == edition;
-                let before = self.kept.get(&replica.segment).filter(same).map(|kept| (kept.bytes.len(), kept.sealed));
+                let before = self
+                    .kept
+                    .get(&replica.segment)
+                    .filter(same)
+                    .map(|kept| (kept.bytes.len(), kept.sealed));
                 let written = self.write(replica.segment, edition, offset as usize, sealed, bytes);
-                if let Some(kept) = self.kept.get_mut(&replica.segment).filter(|kept| kept.edition == edition)
+                if let Some(kept) =
+                    self.kept.get_mut(&replica.segment).filter(|kept| kept.edition == edition)
                     && before.is_none_or(|before| before < (kept.bytes.len(), kept.sealed))
                 {
                     kept.anew = anew;
@@ -118,11 +149,16 @@ impl Handler for Backup {
                 self.kept.remove(&replica.segment);
                 (Status::Ok, 0)
             }
-            BackupRequest::Fence { .. } | BackupRequest::Read { .. } | BackupRequest::Select { .. } => {
+            BackupRequest::Fence { .. }
+            | BackupRequest::Read { .. }
+            | BackupRequest::Select { .. } => {
                 unreachable!("the test looks by itself")
             }
         };
-        Outcome::Reply(Reply::new(encode_answer(status, false, 0, number).as_bytes(), Repeat::Retain))
+        Outcome::Reply(Reply::new(
+            encode_answer(status, false, 0, number).as_bytes(),
+            Repeat::Retain,
+        ))
     }
 
     fn gather(&self, (): ()) -> &[u8] {

@@ -29,7 +29,8 @@ pub(crate) struct Client {
     next: u64,
     pub(crate) known: BTreeMap<u64, Known>,
     pub(crate) acknowledged: u64,
-    /// What it was answered when there were too few servers, and whether it may count all the same.
+    /// What it was answered when there were too few servers, and whether it may count all the
+    /// same.
     pub(crate) refused: Vec<(String, bool)>,
     chance: u64,
     resting: bool,
@@ -110,7 +111,9 @@ impl Handler for Client {
     fn release(&mut self, (): ()) {}
 
     fn completed(&mut self, _: Nanos, call: CallId, result: Result<Response<'_>, CallFailure>) {
-        let Some((under_way, key, number)) = self.under_way.take() else { panic!("nothing was asked") };
+        let Some((under_way, key, number)) = self.under_way.take() else {
+            panic!("nothing was asked")
+        };
         assert_eq!(under_way, call);
         let result = result.ok();
         let answer = result.as_deref().and_then(Answer::parse);

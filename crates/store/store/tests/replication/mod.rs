@@ -1,5 +1,5 @@
-//! A master whose log is kept by backups that come and go: whatever is left of them, either everything that was
-//! acknowledged is found, or it is known that something is missing.
+//! A master whose log is kept by backups that come and go: whatever is left of them, either
+//! everything that was acknowledged is found, or it is known that something is missing.
 //!
 //! The backups are models: what they promise, and no more. The real ones have tests of their own.
 
@@ -102,7 +102,8 @@ fn backups_that_fail_do_not_keep_writes_from_being_acknowledged() {
 /// Longer than what one request carries: a replica that is made anew has a part of it for a while.
 const LONG_SEGMENT: usize = 6 << 20;
 
-/// The only replica is made anew elsewhere: whichever of the two is left, at every moment, it is known whether it is enough.
+/// The only replica is made anew elsewhere: whichever of the two is left, at every moment, it is
+/// known whether it is enough.
 #[test]
 fn between_two_backups_nothing_is_taken_for_all() {
     for seed in 0..4 {
@@ -121,14 +122,20 @@ fn between_two_backups_nothing_is_taken_for_all() {
                 match world.recover(&[left]) {
                     Verdict::Found => seen[0] = true,
                     Verdict::Known(_) => seen[1] = true,
-                    Verdict::Missing(what) => panic!("seed {seed}, only backup {left} is left: {what}"),
+                    Verdict::Missing(what) => {
+                        panic!("seed {seed}, only backup {left} is left: {what}")
+                    }
                 }
             }
             if world.acknowledged() > before + 10 {
                 break;
             }
         }
-        assert_eq!((only_new, only_old), ([true; 2], [true; 2]), "seed {seed}: enough here first, then there");
+        assert_eq!(
+            (only_new, only_old),
+            ([true; 2], [true; 2]),
+            "seed {seed}: enough here first, then there"
+        );
     }
 }
 
@@ -137,7 +144,11 @@ fn fewer_backups_than_copies_acknowledge_nothing_and_say_so() {
     let mut world = World::new(1, 3, 2);
     world.spare();
     world.run(300);
-    assert_eq!((world.acknowledged(), world.take_refused()), (0, vec![]), "they may be about to come");
+    assert_eq!(
+        (world.acknowledged(), world.take_refused()),
+        (0, vec![]),
+        "they may be about to come"
+    );
     world.run(3000);
     let refused = world.take_refused();
     assert!(refused.len() > 3, "each is refused at once: {refused:?}");
@@ -171,22 +182,28 @@ fn backups_that_take_nothing_are_named() {
     let refused = world.take_refused();
     assert!(refused.len() > 3, "each is refused at once: {refused:?}");
     let named = |told: &(String, bool)| {
-        told.0.starts_with("3 servers needed (-r 2), 4 here, 3 of them without room for replicas (server 1: ")
-            && told.0.contains(backup::FULL)
+        told.0.starts_with(
+            "3 servers needed (-r 2), 4 here, 3 of them without room for replicas (server 1: ",
+        ) && told.0.contains(backup::FULL)
     };
     assert!(refused.iter().all(named), "{refused:?}");
     let (first, others) = refused.split_first().unwrap();
-    assert!(first.1 && others.iter().all(|(_, perhaps)| !perhaps), "only what was under way may count");
+    assert!(
+        first.1 && others.iter().all(|(_, perhaps)| !perhaps),
+        "only what was under way may count"
+    );
     world.fill(false);
     world.run(300);
     assert!(world.acknowledged() > before + 20, "there is room again, and writes go on");
     assert!(matches!(world.recover_without(1), Verdict::Found));
 }
 
-/// What was sent so far of a replica that is being made anew says nothing: others may have been acknowledged more.
+/// What was sent so far of a replica that is being made anew says nothing: others may have been
+/// acknowledged more.
 #[test]
 fn a_replica_that_is_being_made_anew_does_not_count() {
-    let record = |segment, len, head, sealed| ReplicaRecord { segment, len, head, sealed, unsure: false };
+    let record =
+        |segment, len, head, sealed| ReplicaRecord { segment, len, head, sealed, unsure: false };
     let plan = |before: ReplicaRecord| {
         let mut inventory = Inventory::default();
         inventory.add(1, [before, record(2, 60, true, false)]);

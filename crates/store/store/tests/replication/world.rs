@@ -89,30 +89,64 @@ impl World {
         Self::with_segments(seed, copies, backups, SEGMENT_BYTES)
     }
 
-    pub(crate) fn with_segments(seed: u64, copies: usize, backups: usize, segment_bytes: usize) -> Self {
+    pub(crate) fn with_segments(
+        seed: u64,
+        copies: usize,
+        backups: usize,
+        segment_bytes: usize,
+    ) -> Self {
         let hub = Hub::new(HubOptions::default());
         let mut weather = seed | 1;
         hub.set_policy(move |_| {
             let draw = draw(&mut weather, 1000);
-            if draw < 3 { Fate::Drop } else { Fate::Deliver(Duration::from_nanos(2_000 + draw * 10)) }
+            if draw < 3 {
+                Fate::Drop
+            } else {
+                Fate::Deliver(Duration::from_nanos(2_000 + draw * 10))
+            }
         });
-        let config = Config { segment_bytes, ..Config::new(32 * segment_bytes, Durability::Tracked) };
+        let config =
+            Config { segment_bytes, ..Config::new(32 * segment_bytes, Durability::Tracked) };
         let mut replicator = Replicator::new(MASTER, copies, room(segment_bytes), seed);
         let members = members(0..backups);
         replicator.set_members(&members);
         let (outbox, commands) = inbox();
-        assert!(outbox.send(Command::Assign(Box::new(Assigned { members, ..Assigned::tables(1, vec![1]) }))));
+        assert!(
+            outbox.send(Command::Assign(Box::new(Assigned {
+                members,
+                ..Assigned::tables(1, vec![1])
+            })))
+        );
         let master = Master::replicated(Log::new(config).unwrap(), replicator, commands);
         let node = |host| AnyDriver::from(hub.port(address(host)).unwrap());
         let master = Node::new(node(MASTER as usize), master, &RpcConfig::default(), seed);
         let client = Client::new(address(MASTER as usize), seed);
         let client = Node::new(node(200), client, &RpcConfig::default(), seed + 1);
-        let up =
-            |at| Life::Up(Box::new(Node::new(node(at), Backup::new(segment_bytes), &RpcConfig::default(), seed + 2)));
+        let up = |at| {
+            Life::Up(Box::new(Node::new(
+                node(at),
+                Backup::new(segment_bytes),
+                &RpcConfig::default(),
+                seed + 2,
+            )))
+        };
         let backups = (0..backups).map(up).collect();
         let (now, random) = (Nanos(0), seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
         let (version, min_open, noting, faults) = (1, 0, None, true);
-        Self { random, hub, now, master, outbox, version, client, backups, min_open, noting, faults, segment_bytes }
+        Self {
+            random,
+            hub,
+            now,
+            master,
+            outbox,
+            version,
+            client,
+            backups,
+            min_open,
+            noting,
+            faults,
+            segment_bytes,
+        }
     }
 
     /// Goes on for so many milliseconds.
@@ -129,7 +163,8 @@ impl World {
             }
             self.coordinate();
             let mut next = until.min(self.hub.next_delivery().unwrap_or(until));
-            let mut worked = self.master.turn(self.now).unwrap() || self.master.service_mut().work_idle();
+            let mut worked =
+                self.master.turn(self.now).unwrap() || self.master.service_mut().work_idle();
             worked |= self.client.turn(self.now).unwrap();
             for backup in &mut self.backups {
                 match backup {
@@ -142,7 +177,9 @@ impl World {
                 }
             }
             next = next.min(self.master.next_deadline()).min(self.client.next_deadline());
-            next = next.min(self.noting.map_or(until, |(_, at)| at)).min(self.now + Duration::from_millis(1));
+            next = next
+                .min(self.noting.map_or(until, |(_, at)| at))
+                .min(self.now + Duration::from_millis(1));
             self.now = if worked { self.now + STEP } else { next.max(self.now + STEP) };
         }
     }
@@ -171,7 +208,8 @@ impl World {
         {
             let driver = AnyDriver::from(self.hub.port(address(at)).unwrap());
             let backup = backup.clone().restart();
-            self.backups[at] = Life::Up(Box::new(Node::new(driver, backup, &RpcConfig::default(), self.now.0)));
+            self.backups[at] =
+                Life::Up(Box::new(Node::new(driver, backup, &RpcConfig::default(), self.now.0)));
         }
     }
 
@@ -211,14 +249,20 @@ impl World {
         }
     }
 
-    /// So many backups, chosen by lot, are gone for good, and as many new ones come; the master is told.
+    /// So many backups, chosen by lot, are gone for good, and as many new ones come; the master is
+    /// told.
     pub(crate) fn exchange(&mut self, count: usize) {
         for _ in 0..count {
             let left: Vec<usize> = self.alive().collect();
             let at = left[usize::try_from(draw(&mut self.random, left.len() as u64)).unwrap()];
             self.backups[at] = Life::Gone;
             let node = AnyDriver::from(self.hub.port(address(self.backups.len())).unwrap());
-            let node = Node::new(node, Backup::new(self.segment_bytes), &RpcConfig::default(), self.random);
+            let node = Node::new(
+                node,
+                Backup::new(self.segment_bytes),
+                &RpcConfig::default(),
+                self.random,
+            );
             self.backups.push(Life::Up(Box::new(node)));
         }
         self.version += 1;
@@ -232,7 +276,8 @@ impl World {
         self.backups.push(Life::Gone);
         let at = self.backups.len() - 1;
         let driver = AnyDriver::from(self.hub.port(address(at)).unwrap());
-        let node = Node::new(driver, Backup::new(self.segment_bytes), &RpcConfig::default(), self.random);
+        let node =
+            Node::new(driver, Backup::new(self.segment_bytes), &RpcConfig::default(), self.random);
         self.backups[at] = Life::Up(Box::new(node));
         self.exchange(0);
     }
@@ -253,7 +298,8 @@ impl World {
         }
     }
 
-    /// What the client was refused, and whether it may count all the same, since this was last asked.
+    /// What the client was refused, and whether it may count all the same, since this was last
+    /// asked.
     pub(crate) fn take_refused(&mut self) -> Vec<(String, bool)> {
         std::mem::take(&mut self.client.service_mut().refused)
     }
@@ -262,10 +308,12 @@ impl World {
         (0..self.backups.len()).filter(|&at| !matches!(self.backups[at], Life::Gone))
     }
 
-    /// Waits until nothing is short of replicas, and looks whether that is so. Nothing else goes on meanwhile.
+    /// Waits until nothing is short of replicas, and looks whether that is so. Nothing else goes on
+    /// meanwhile.
     pub(crate) fn heal(&mut self, copies: usize) -> u64 {
         self.client.service_mut().rest();
-        // A backup that went down and came up is met as a stranger, and then shunned for seconds: where it is the only one that may last.
+        // A backup that went down and came up is met as a stranger, and then shunned for seconds:
+        // where it is the only one that may last.
         for _ in 0..1000 {
             self.run(100);
             if self.replicator().short() == 0 && self.client.service().rests() {
@@ -322,7 +370,8 @@ impl World {
         self.replicator().counts().replaced
     }
 
-    /// The master dies, and so many backups, chosen by lot, are gone for good; the others come up again.
+    /// The master dies, and so many backups, chosen by lot, are gone for good; the others come up
+    /// again.
     pub(crate) fn recover_without(&mut self, gone: usize) -> Verdict {
         let mut left: Vec<usize> = self.alive().collect();
         for _ in 0..gone {
@@ -346,7 +395,11 @@ impl World {
         kept.iter().for_each(|(&server, backup)| inventory.add(server, backup.records()));
         if self.min_open == 0 {
             // Nobody was told anything.
-            return if self.acknowledged() == 0 { Verdict::Found } else { Verdict::Missing("a log".into()) };
+            return if self.acknowledged() == 0 {
+                Verdict::Found
+            } else {
+                Verdict::Missing("a log".into())
+            };
         }
         let Some(newest) = inventory.newest_head() else { return Verdict::Known(Lost::Everything) };
         let bytes = &kept[&newest.servers[0]].kept[&newest.segment].bytes;
@@ -364,7 +417,8 @@ impl World {
         for source in &plan.sources {
             let whole = source.servers.iter().map(|server| (server, source.len));
             // Each by itself says enough; which of them is read is left to chance.
-            let any: Vec<_> = whole.chain(source.copies.iter().map(|(server, len)| (server, *len))).collect();
+            let any: Vec<_> =
+                whole.chain(source.copies.iter().map(|(server, len)| (server, *len))).collect();
             let chosen = usize::try_from(source.segment ^ self.random).unwrap() % any.len();
             for (server, len) in &any[chosen..=chosen] {
                 let mut rest = &kept[server].kept[&source.segment].bytes[..*len as usize];

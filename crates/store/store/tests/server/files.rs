@@ -13,8 +13,9 @@ use std::path::{Path, PathBuf};
 /// Small, so that the files are: a trial copies them.
 const MEMORY: u64 = 16 << 20;
 
-/// Trials of one file in a test run. `SPRAT_SWEEP=K/N` tries every N-th byte from K on instead: N processes, with K from 0
-/// on, try all bytes. A trial waits longer than it computes, so N may be ten times the processors.
+/// Trials of one file in a test run. `SPRAT_SWEEP=K/N` tries every N-th byte from K on instead: N
+/// processes, with K from 0 on, try all bytes. A trial waits longer than it computes, so N may be
+/// ten times the processors.
 const TRIALS: usize = 60;
 
 fn options(data: &Path) -> ServerOptions {
@@ -42,7 +43,9 @@ fn content(client: &mut Client) -> Content {
 fn fill(client: &mut Client, table: &str, count: usize) {
     let id = client.create_table(table).unwrap();
     for number in 0..count {
-        client.put(id, format!("{table} {number}").as_bytes(), format!("value {number}").as_bytes()).unwrap();
+        client
+            .put(id, format!("{table} {number}").as_bytes(), format!("value {number}").as_bytes())
+            .unwrap();
     }
 }
 
@@ -77,7 +80,9 @@ impl Stopped {
     }
 
     fn files(&self) -> Vec<String> {
-        let names = fs::read_dir(self.base()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let names = fs::read_dir(self.base())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap());
         // What a file was before is read by nothing.
         let mut names: Vec<String> = names.filter(|name| !name.ends_with(".new")).collect();
         names.sort();
@@ -121,11 +126,14 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Returns `count` numbers spread over `0..len`, the same in each run, or those that `SPRAT_SWEEP` names.
+/// Returns `count` numbers spread over `0..len`, the same in each run, or those that `SPRAT_SWEEP`
+/// names.
 fn sample(len: usize, count: usize) -> Vec<usize> {
     if let Ok(sweep) = std::env::var("SPRAT_SWEEP") {
-        let parts = sweep.split_once('/').and_then(|(k, n)| Some((k.parse().ok()?, n.parse().ok()?)));
-        let (first, step) = parts.unwrap_or_else(|| panic!("SPRAT_SWEEP={sweep}: want K/N, such as 0/20"));
+        let parts =
+            sweep.split_once('/').and_then(|(k, n)| Some((k.parse().ok()?, n.parse().ok()?)));
+        let (first, step) =
+            parts.unwrap_or_else(|| panic!("SPRAT_SWEEP={sweep}: want K/N, such as 0/20"));
         return (first..len).step_by(step).collect();
     }
     if len <= count {
@@ -166,8 +174,10 @@ fn no_damage_of_any_file_is_silent() {
             });
             note(&file, "flipped", what, outcome);
         }
-        let pages: Vec<usize> =
-            (0..bytes.len()).step_by(4096).filter(|&at| bytes[at..].iter().take(4096).any(|byte| *byte != 0)).collect();
+        let pages: Vec<usize> = (0..bytes.len())
+            .step_by(4096)
+            .filter(|&at| bytes[at..].iter().take(4096).any(|byte| *byte != 0))
+            .collect();
         for at in sample(pages.len(), TRIALS / 4).into_iter().map(|at| pages[at]) {
             let what = format!("the page at {at} of {file}");
             let outcome = store.try_with(&what, |data| {
@@ -178,9 +188,17 @@ fn no_damage_of_any_file_is_silent() {
             });
             note(&file, "zeroed", what, outcome);
         }
-        for len in [0, 1, bytes.len() / 2, 4096.min(bytes.len() - 1), 8192.min(bytes.len() - 1), bytes.len() - 1] {
+        for len in [
+            0,
+            1,
+            bytes.len() / 2,
+            4096.min(bytes.len() - 1),
+            8192.min(bytes.len() - 1),
+            bytes.len() - 1,
+        ] {
             let what = format!("{len} bytes of {file}");
-            let outcome = store.try_with(&what, |data| fs::write(data.join(&file), &bytes[..len]).unwrap());
+            let outcome =
+                store.try_with(&what, |data| fs::write(data.join(&file), &bytes[..len]).unwrap());
             note(&file, if len == 0 { "emptied" } else { "cut" }, what, outcome);
         }
         let outcome = store.try_with("missing", |data| fs::remove_file(data.join(&file)).unwrap());
@@ -196,7 +214,9 @@ fn no_damage_of_any_file_is_silent() {
         eprintln!("{file}, {kind}: {}, {named}, {harmless}", named + harmless);
     }
     assert!(silent.is_empty(), "nobody noticed: {silent:#?}");
-    for (file, kind) in [("log.sprat", "older"), ("log.sprat", "emptied"), ("coordinator.redb", "older")] {
+    for (file, kind) in
+        [("log.sprat", "older"), ("log.sprat", "emptied"), ("coordinator.redb", "older")]
+    {
         assert_eq!(counts[&(file.to_owned(), kind)], [1, 0], "{file}, {kind}: refused");
     }
 }
@@ -211,7 +231,11 @@ fn no_flipped_bit_of_the_metadata_is_silent() {
     let tables = |path: &Path| {
         let metadata = MetadataFile::open(path).map_err(|error| error.to_string())?;
         let catalog = Catalog::open_alone(metadata, 1, 1)?;
-        Ok::<_, String>((catalog.tables().collect::<Vec<_>>(), catalog.version(), catalog.cluster()))
+        Ok::<_, String>((
+            catalog.tables().collect::<Vec<_>>(),
+            catalog.version(),
+            catalog.cluster(),
+        ))
     };
     fs::write(&trial, &bytes).unwrap();
     let right = tables(&trial).unwrap();
@@ -232,13 +256,17 @@ fn no_flipped_bit_of_the_metadata_is_silent() {
             }
         }
     }
-    eprintln!("coordinator.redb, {} bytes: {named} flipped bits named, {harmless} harmless", bytes.len());
+    eprintln!(
+        "coordinator.redb, {} bytes: {named} flipped bits named, {harmless} harmless",
+        bytes.len()
+    );
 }
 
 #[test]
 fn objects_of_tables_that_were_never_made_stop_a_server() {
     let store = Stopped::new();
-    // A catalog of the same cluster that has forgotten its tables, and would give their ids out again.
+    // A catalog of the same cluster that has forgotten its tables, and would give their ids out
+    // again.
     let outcome = store.try_with("forgetful", |data| {
         let older = store.dir.path().join("older");
         fs::copy(older.join("coordinator.redb"), data.join("coordinator.redb")).unwrap();
@@ -261,7 +289,10 @@ fn a_directory_from_before_there_were_ages_is_taken_over() {
     };
     assert_eq!(store.try_with("format 1", as_before), Outcome::Harmless);
     let now = fs::read_to_string(store.dir.path().join("trial/identity.toml")).unwrap();
-    assert!(now.starts_with("format = 2") && now.contains("log = ") && now.contains("checksum = 0x"), "{now}");
+    assert!(
+        now.starts_with("format = 2") && now.contains("log = ") && now.contains("checksum = 0x"),
+        "{now}"
+    );
     let emptied = store.try_with("format 1, emptied", |data| {
         as_before(data);
         fs::write(data.join("log.sprat"), b"").unwrap();
@@ -284,7 +315,8 @@ fn a_coordinator_that_lost_its_metadata_is_made_again_from_a_server() {
 #[test]
 fn a_coordinator_by_itself_notices_that_its_metadata_are_gone() {
     let dir = tempfile::tempdir().unwrap();
-    let start = || Server::start_coordinator("tcp:host=127.0.0.1,port=0", dir.path(), &Guard::default());
+    let start =
+        || Server::start_coordinator("tcp:host=127.0.0.1,port=0", dir.path(), &Guard::default());
     start().unwrap().stop().unwrap();
     let metadata = dir.path().join("coordinator.redb");
     let bytes = fs::read(&metadata).unwrap();
@@ -341,7 +373,8 @@ fn what_is_whole_in_a_damaged_log_comes_out() {
         line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()
     };
     let (cluster, server) = (number("cluster = "), u32::try_from(number("server = ")).unwrap());
-    let right: BTreeMap<u32, _> = [(1, store.content["precious"].clone()), (3, store.content["secret"].clone())].into();
+    let right: BTreeMap<u32, _> =
+        [(1, store.content["precious"].clone()), (3, store.content["secret"].clone())].into();
     let mut whole = salvage(&path, cluster, server);
     assert_eq!(salvaged(&mut whole), right);
     assert_eq!(whole.faults.count, 0, "{:?}", whole.faults);
@@ -360,12 +393,19 @@ fn what_is_whole_in_a_damaged_log_comes_out() {
         let found = salvaged(&mut damaged);
         let missing = right.iter().flat_map(|(table, objects)| {
             let there = found.get(table).cloned().unwrap_or_default();
-            objects.iter().filter(move |(key, value)| there.get(*key) != Some(*value)).map(|(key, _)| key.clone())
+            objects
+                .iter()
+                .filter(move |(key, value)| there.get(*key) != Some(*value))
+                .map(|(key, _)| key.clone())
         });
-        // What is damaged is lost: an object, or a newer version or tombstone of it. Nothing else is.
+        // What is damaged is lost: an object, or a newer version or tombstone of it. Nothing else
+        // is.
         let missing: Vec<_> = missing.collect();
         assert!(missing.len() <= 1, "byte {at}: {missing:?}");
-        assert!(missing.is_empty() || damaged.faults.count > 0, "byte {at}: it is not said that {missing:?} is lost");
+        assert!(
+            missing.is_empty() || damaged.faults.count > 0,
+            "byte {at}: it is not said that {missing:?} is lost"
+        );
         if let Some(fault) = damaged.faults.kept.iter().find(|fault| fault.offset > 0) {
             assert!(fault.offset.abs_diff(at as u64) < 9 << 20, "{fault}");
         }

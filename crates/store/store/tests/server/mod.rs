@@ -14,7 +14,8 @@ fn options(data: &Path, transport: &str, durability: Durability) -> ServerOption
 }
 
 fn client(server: &Server) -> Client {
-    Client::connect(&Options { coordinator: server.coordinator.to_string(), ..Options::default() }).unwrap()
+    Client::connect(&Options { coordinator: server.coordinator.to_string(), ..Options::default() })
+        .unwrap()
 }
 
 fn exercise(client: &mut Client) {
@@ -27,23 +28,35 @@ fn exercise(client: &mut Client) {
     let stale = client.put_if(table, b"alice", b"water", Condition::Version(first)).unwrap_err();
     assert_eq!(stale, Error::Conflict { current: Some(second) });
     assert_eq!(client.get(table, b"alice").unwrap().unwrap().value, b"coffee");
-    assert_eq!(client.put_if(table, b"alice", b"", Condition::Absent), Err(Error::Conflict { current: Some(second) }));
+    assert_eq!(
+        client.put_if(table, b"alice", b"", Condition::Absent),
+        Err(Error::Conflict { current: Some(second) })
+    );
     assert_eq!(client.remove(table, b"alice").unwrap(), Some(second));
     assert_eq!(client.remove(table, b"alice").unwrap(), None);
     assert!(client.put(table, b"alice", b"tea again").unwrap() > second, "versions never go back");
 
     assert_eq!(client.increment_i64(table, b"visits", 5).unwrap().0, 5);
     assert_eq!(client.increment_i64(table, b"visits", -7).unwrap().0, -2);
-    assert_eq!(client.increment_i64(table, b"alice", 1), Err(Error::NotANumber(Uncountable::Length)));
+    assert_eq!(
+        client.increment_i64(table, b"alice", 1),
+        Err(Error::NotANumber(Uncountable::Length))
+    );
     assert!((client.increment_f64(table, b"heat", 0.5).unwrap().0 - 0.5).abs() < f64::EPSILON);
     refuse_wrong_sums(client, table);
 
     for size in [0, 1, 100, 1472, 65_507, 100_000, 1 << 20] {
         let value: Vec<u8> = (0..size).map(|i| u8::try_from(i % 251).unwrap()).collect();
         client.put(table, format!("size {size}").as_bytes(), &value).unwrap();
-        assert_eq!(client.get(table, format!("size {size}").as_bytes()).unwrap().unwrap().value, value);
+        assert_eq!(
+            client.get(table, format!("size {size}").as_bytes()).unwrap().unwrap().value,
+            value
+        );
     }
-    assert_eq!(client.put(table, b"big", &vec![0; (1 << 20) + 1]), Err(Error::ValueTooLarge((1 << 20) + 1)));
+    assert_eq!(
+        client.put(table, b"big", &vec![0; (1 << 20) + 1]),
+        Err(Error::ValueTooLarge((1 << 20) + 1))
+    );
     assert_eq!(client.put(table, &vec![0; 65_536], b""), Err(Error::KeyTooLarge(65_536)));
     assert_eq!(client.table("nobody"), Err(Error::NoSuchTable("nobody".into())));
 
@@ -54,15 +67,26 @@ fn exercise(client: &mut Client) {
 
 /// Sums that there are not, of the counters `visits` (-2) and `heat` (0.5).
 fn refuse_wrong_sums(client: &mut Client, table: Table) {
-    let objects = |client: &mut Client| ["visits", "heat"].map(|key| client.get(table, key.as_bytes()).unwrap());
+    let objects = |client: &mut Client| {
+        ["visits", "heat"].map(|key| client.get(table, key.as_bytes()).unwrap())
+    };
     let before = objects(client);
     let refused = |why| Some(Error::NotANumber(why));
     assert_eq!(client.increment_f64(table, b"visits", 1.0).err(), refused(Uncountable::IsInteger));
     assert_eq!(client.increment_i64(table, b"heat", 1).err(), refused(Uncountable::IsDouble));
-    assert_eq!(client.increment_i64(table, b"visits", i64::MIN).err(), refused(Uncountable::Overflow));
+    assert_eq!(
+        client.increment_i64(table, b"visits", i64::MIN).err(),
+        refused(Uncountable::Overflow)
+    );
     for delta in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
-        assert_eq!(client.increment_f64(table, b"heat", delta).err(), refused(Uncountable::NotFinite));
-        assert_eq!(client.increment_f64(table, b"nothing", delta).err(), refused(Uncountable::NotFinite));
+        assert_eq!(
+            client.increment_f64(table, b"heat", delta).err(),
+            refused(Uncountable::NotFinite)
+        );
+        assert_eq!(
+            client.increment_f64(table, b"nothing", delta).err(),
+            refused(Uncountable::NotFinite)
+        );
     }
     assert_eq!(objects(client), before, "nothing was changed");
     assert_eq!(client.get(table, b"nothing").unwrap(), None);
@@ -84,16 +108,19 @@ fn scan(client: &mut Client, table: sprat_client::Table) -> Vec<Vec<u8>> {
 
 #[test]
 fn everything_works_and_survives_a_restart() {
-    for (transport, durability) in
-        [("fast+udp", Durability::Sync), ("tcp", Durability::Sync), ("fast+udp", Durability::Buffered)]
-    {
+    for (transport, durability) in [
+        ("fast+udp", Durability::Sync),
+        ("tcp", Durability::Sync),
+        ("fast+udp", Durability::Buffered),
+    ] {
         let dir = tempfile::tempdir().unwrap();
         let options = options(dir.path(), transport, durability);
         let server = Server::start(&options).unwrap();
         let mut client_before = client(&server);
         exercise(&mut client_before);
         let table = client_before.table("users").unwrap();
-        let (before, alice) = (scan(&mut client_before, table), client_before.get(table, b"alice").unwrap());
+        let (before, alice) =
+            (scan(&mut client_before, table), client_before.get(table, b"alice").unwrap());
         server.stop().unwrap();
 
         let server = Server::start(&options).unwrap();
@@ -107,8 +134,15 @@ fn everything_works_and_survives_a_restart() {
         assert_eq!(client.increment_i64(table, b"visits", 0).unwrap().0, -2);
         let five = 5i64.to_le_bytes();
         client.put(table, b"visits", &five).unwrap();
-        assert_eq!(client.get(table, b"visits").unwrap().unwrap().number(), None, "a client's bytes have no type");
-        assert_eq!(client.increment_f64(table, b"visits", 1.0), Err(Error::NotANumber(Uncountable::NoDouble)));
+        assert_eq!(
+            client.get(table, b"visits").unwrap().unwrap().number(),
+            None,
+            "a client's bytes have no type"
+        );
+        assert_eq!(
+            client.increment_f64(table, b"visits", 1.0),
+            Err(Error::NotANumber(Uncountable::NoDouble))
+        );
         assert_eq!(client.increment_i64(table, b"visits", 1).unwrap().0, 6, "and take one");
         client.drop_table("users").unwrap();
         assert_eq!(client.get(table, b"alice"), Err(Error::TableDropped(table.0)));
@@ -145,7 +179,10 @@ fn a_directory_of_a_newer_format_is_refused_and_untouched() {
     let identity = dir.path().join("identity.toml");
     let text = "format = 3\nsomething_new = \"yes\"\n";
     std::fs::write(&identity, text).unwrap();
-    let error = Server::start(&options(dir.path(), "fast+udp", Durability::Sync)).err().expect("refused").to_string();
+    let error = Server::start(&options(dir.path(), "fast+udp", Durability::Sync))
+        .err()
+        .expect("refused")
+        .to_string();
     assert!(error.contains("format 3") && error.contains("newer sprat"), "{error}");
     assert_eq!(std::fs::read_to_string(&identity).unwrap(), text);
 }

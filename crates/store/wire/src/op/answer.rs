@@ -8,7 +8,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub const RESPONSE_BYTES: usize = 16;
 
 /// The fixed header of every response.
-#[derive(Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned)]
+#[derive(
+    Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
+)]
 #[repr(C)]
 pub struct ResponseHeader {
     status: u8,
@@ -66,18 +68,20 @@ pub enum Status {
     /// Others recover this master: a backup takes nothing from it any more.
     #[error("this server is being recovered by others")]
     Fenced = 13,
-    /// This coordinator stands by, and has done nothing. `number`: the term of the one that leads; body: its locator; zero and
-    /// empty when nobody knows.
+    /// This coordinator stands by, and has done nothing. `number`: the term of the one that leads;
+    /// body: its locator; zero and empty when nobody knows.
     #[error("this coordinator does not lead")]
     NotLeading = 14,
     /// Who asks may not; whether there is what was asked for is not said.
     #[error("this identity may not do that")]
     Denied = 15,
-    /// Too few servers take replicas for anything to be acknowledged; body: how many are needed, and how many there are.
-    /// `number`: zero when nothing was changed, one when the change is in the log and counts once servers take it.
+    /// Too few servers take replicas for anything to be acknowledged; body: how many are needed,
+    /// and how many there are. `number`: zero when nothing was changed, one when the change is
+    /// in the log and counts once servers take it.
     #[error("too few servers take replicas")]
     TooFewServers = 16,
-    /// The server's disk is full, and nothing was changed; body: which file. Reads and removals go on, and writes when there is room.
+    /// The server's disk is full, and nothing was changed; body: which file. Reads and removals go
+    /// on, and writes when there is room.
     #[error("the server's disk is full")]
     DiskFull = 17,
 }
@@ -132,7 +136,13 @@ impl<'a> Answer<'a> {
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
         let (header, body) = ResponseHeader::ref_from_prefix(bytes).ok()?;
         let status = Status::try_from(header.status).ok()?;
-        Some(Self { status, more: header.more != 0, count: header.count.get(), number: header.number.get(), body })
+        Some(Self {
+            status,
+            more: header.more != 0,
+            count: header.count.get(),
+            number: header.number.get(),
+            body,
+        })
     }
 }
 

@@ -15,7 +15,8 @@ pub struct RecoveryOrder {
     pub min_open: u64,
     /// How many servers bring back something of this one, as far as known.
     pub askers: u32,
-    /// Tablets to bring back, ascending, each with the segment of its log from which on entries count.
+    /// Tablets to bring back, ascending, each with the segment of its log from which on entries
+    /// count.
     pub tablets: Vec<(Tablet, u64)>,
 }
 
@@ -24,7 +25,8 @@ pub struct RecoveryOrder {
 pub struct Assignment {
     /// The tablets that it serves, ascending.
     pub tablets: Vec<Tablet>,
-    /// For how long from its question on it may serve them, microseconds; zero: for ever, as nobody else could.
+    /// For how long from its question on it may serve them, microseconds; zero: for ever, as
+    /// nobody else could.
     pub lease_micros: u64,
     /// Open heads of its log below this segment are void, as noted.
     pub min_open: u64,
@@ -32,8 +34,8 @@ pub struct Assignment {
     pub members: Vec<ServerRecord>,
     /// Servers whose replicas are needed.
     pub masters: Vec<u32>,
-    /// The next server to enlist gets this id: of higher ones nothing is said in `masters`. Zero: nothing is new, and but for the lease
-    /// nothing is said at all.
+    /// The next server to enlist gets this id: of higher ones nothing is said in `masters`. Zero:
+    /// nothing is new, and but for the lease nothing is said at all.
     pub next_server: u32,
     /// What it is to bring back.
     pub orders: Vec<RecoveryOrder>,
@@ -84,9 +86,12 @@ impl Assignment {
         let lease_micros = records.named("lease")?;
         let min_open = records.named("min_open")?;
         let next_server = u32::try_from(records.named("next_server")?).ok()?;
-        let tablets = words(records, "tablets")?.into_iter().map(tablet_of).collect::<Option<Vec<_>>>()?;
-        let masters =
-            words(records, "masters")?.into_iter().map(|[id]| u32::try_from(id).ok()).collect::<Option<_>>()?;
+        let tablets =
+            words(records, "tablets")?.into_iter().map(tablet_of).collect::<Option<Vec<_>>>()?;
+        let masters = words(records, "masters")?
+            .into_iter()
+            .map(|[id]| u32::try_from(id).ok())
+            .collect::<Option<_>>()?;
         let count = list(records, "members")?;
         let members = (0..count).map(|_| records.server()).collect::<Option<_>>()?;
         let count = list(records, "orders")?;
@@ -95,7 +100,17 @@ impl Assignment {
         let names = (0..count).map(|_| name(records)).collect::<Option<_>>()?;
         let moves = words(records, "moves")?.into_iter().map(move_order).collect::<Option<_>>()?;
         let sensible = records.is_done() && are_apart(tablets.iter());
-        let whole = Self { tablets, lease_micros, min_open, members, masters, next_server, orders, names, moves };
+        let whole = Self {
+            tablets,
+            lease_micros,
+            min_open,
+            members,
+            masters,
+            next_server,
+            orders,
+            names,
+            moves,
+        };
         sensible.then_some(whole)
     }
 }
@@ -115,8 +130,10 @@ fn order(records: &mut Records<'_>) -> Option<RecoveryOrder> {
     let master = u32::try_from(records.named("master")?).ok()?;
     let min_open = records.named("min_open")?;
     let askers = u32::try_from(records.named("askers")?).ok()?;
-    let with_since = |[table, first, last, since]: [u64; 4]| Some((tablet_of([table, first, last])?, since));
-    let tablets = words(records, "tablets")?.into_iter().map(with_since).collect::<Option<Vec<_>>>()?;
+    let with_since =
+        |[table, first, last, since]: [u64; 4]| Some((tablet_of([table, first, last])?, since));
+    let tablets =
+        words(records, "tablets")?.into_iter().map(with_since).collect::<Option<Vec<_>>>()?;
     let apart = are_apart(tablets.iter().map(|(tablet, _)| tablet));
     apart.then_some(RecoveryOrder { id, master, min_open, askers, tablets })
 }
@@ -132,12 +149,17 @@ fn tablet_of([table, first, last]: [u64; 3]) -> Option<Tablet> {
 
 /// Whether tablets ascend, and no two of them have an object in common.
 fn are_apart<'a>(tablets: impl Iterator<Item = &'a Tablet>) -> bool {
-    let apart = |one: &Tablet, next: &Tablet| one.table < next.table || one.range.last < next.range.first;
+    let apart =
+        |one: &Tablet, next: &Tablet| one.table < next.table || one.range.last < next.range.first;
     let all: Vec<_> = tablets.collect();
     all.is_sorted_by(|one, next| one.table <= next.table && apart(one, next))
 }
 
-fn push_words<const N: usize>(out: &mut Vec<u8>, name: &str, rows: impl ExactSizeIterator<Item = [u64; N]>) {
+fn push_words<const N: usize>(
+    out: &mut Vec<u8>,
+    name: &str,
+    rows: impl ExactSizeIterator<Item = [u64; N]>,
+) {
     push_counter(out, name, rows.len() as u64);
     rows.flatten().for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
 }

@@ -7,7 +7,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// A tablet that is to move from a server to another while it is served.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct MoveOrder {
-    /// Which order this is: no other of this cluster, recoveries included, has ever had the same number.
+    /// Which order this is: no other of this cluster, recoveries included, has ever had the same
+    /// number.
     pub id: u64,
     /// The tablet, or the part of one.
     pub tablet: Tablet,
@@ -26,7 +27,9 @@ impl MoveOrder {
 }
 
 /// A run of positions as it stands in a request.
-#[derive(Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned)]
+#[derive(
+    Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
+)]
 #[repr(C)]
 pub struct Stretch {
     first: U64,
@@ -74,16 +77,20 @@ impl Stage {
 }
 
 /// How far a tablet that moves has come.
-#[derive(Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned)]
+#[derive(
+    Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
+)]
 #[repr(C)]
 pub struct Collected {
     /// Objects and completions behind this position; all, for [`FROM_START`](Self::FROM_START).
     pub after: U64,
-    /// Changes are given in batches, numbered from 1 on: whoever asks for the next has the one before.
+    /// Changes are given in batches, numbered from 1 on: whoever asks for the next has the one
+    /// before.
     pub batch: U64,
 }
 
 impl Collected {
-    /// The cursor in front of all positions: the last of them, behind which there is nothing to ask for.
+    /// The cursor in front of all positions: the last of them, behind which there is nothing to ask
+    /// for.
     pub const FROM_START: u64 = u64::MAX;
 }

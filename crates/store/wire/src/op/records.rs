@@ -33,7 +33,10 @@ impl TableRecord {
     /// The tablets, each with its range.
     pub fn ranges(&self) -> impl Iterator<Item = (Range, &TabletRecord)> {
         let ends = self.tablets.iter().skip(1).map(|next| next.first - 1).chain([u64::MAX]);
-        self.tablets.iter().zip(ends).map(|(tablet, last)| (Range { first: tablet.first, last }, tablet))
+        self.tablets
+            .iter()
+            .zip(ends)
+            .map(|(tablet, last)| (Range { first: tablet.first, last }, tablet))
     }
 
     /// The tablet that has a position.
@@ -45,7 +48,8 @@ impl TableRecord {
     /// The locators of those that serve it, each once.
     #[must_use]
     pub fn locators(&self) -> Vec<&str> {
-        let mut locators: Vec<_> = self.tablets.iter().map(|tablet| tablet.locator.as_str()).collect();
+        let mut locators: Vec<_> =
+            self.tablets.iter().map(|tablet| tablet.locator.as_str()).collect();
         locators.sort_unstable();
         locators.dedup();
         locators
@@ -79,8 +83,8 @@ pub fn push_table(out: &mut Vec<u8>, table: &TableRecord) {
     }
 }
 
-/// Appends a server to a body. Its rack, if it has one, stands behind its locator and a space, so that records from before there were
-/// racks are those of servers without.
+/// Appends a server to a body. Its rack, if it has one, stands behind its locator and a space, so
+/// that records from before there were racks are those of servers without.
 ///
 /// # Panics
 /// When both together are longer than a text may be, by [`fits_record`].
@@ -97,7 +101,8 @@ pub fn push_server(out: &mut Vec<u8>, server: &ServerRecord) {
 /// Whether a record has room for a locator and a rack.
 #[must_use]
 pub fn fits_record(locator: &str, rack: &str) -> bool {
-    locator.len() + 1 + rack.len() <= usize::from(u8::MAX) || (rack.is_empty() && locator.len() <= usize::from(u8::MAX))
+    locator.len() + 1 + rack.len() <= usize::from(u8::MAX)
+        || (rack.is_empty() && locator.len() <= usize::from(u8::MAX))
 }
 
 /// Appends a named counter to a body.
@@ -139,10 +144,16 @@ impl<'a> Records<'a> {
     pub fn table(&mut self) -> Option<TableRecord> {
         let (id, name, seed) = (self.u32()?, self.text()?.to_owned(), self.u64()?);
         let count = self.u32().filter(|&count| (1..=MAX_TABLETS).contains(&(count as usize)))?;
-        let mut tablet =
-            || Some(TabletRecord { first: self.u64()?, server: self.u32()?, locator: self.text()?.to_owned() });
+        let mut tablet = || {
+            Some(TabletRecord {
+                first: self.u64()?,
+                server: self.u32()?,
+                locator: self.text()?.to_owned(),
+            })
+        };
         let tablets = (0..count).map(|_| tablet()).collect::<Option<Vec<_>>>()?;
-        let ascend = tablets[0].first == 0 && tablets.is_sorted_by(|one, next| one.first < next.first);
+        let ascend =
+            tablets[0].first == 0 && tablets.is_sorted_by(|one, next| one.first < next.first);
         ascend.then_some(TableRecord { id, name, seed, tablets })
     }
 
@@ -190,7 +201,9 @@ impl<'a> Records<'a> {
 
 /// The fixed part of an object in the answer to a scan; its key and value follow. What stands for
 /// the value's length also says its [type](crate::value).
-#[derive(Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned)]
+#[derive(
+    Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
+)]
 #[repr(C)]
 pub struct ScanRecord {
     version: U64,
@@ -231,8 +244,9 @@ pub fn write_scan_record(out: &mut Vec<u8>, item: &Item<'_>) {
 
 /// The objects in the answer to a scan.
 ///
-/// Objects come in the order of their bit-reversed key hashes; a cursor is the last such hash given. So a scan
-/// meets every object that stays exactly once, however the table grows, and across restarts of the server.
+/// Objects come in the order of their bit-reversed key hashes; a cursor is the last such hash
+/// given. So a scan meets every object that stays exactly once, however the table grows, and across
+/// restarts of the server.
 #[derive(Clone, Debug)]
 pub struct Items<'a> {
     rest: &'a [u8],

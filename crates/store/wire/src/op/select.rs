@@ -37,16 +37,18 @@ pub struct Selection<'a> {
 }
 
 impl<'a> Selection<'a> {
-    /// The bytes of a selection. `seed` is that of keys' [positions](position); `askers` is how many, this one included, will ask
-    /// for something of the same segment; `tablets` ascend.
+    /// The bytes of a selection. `seed` is that of keys' [positions](position); `askers` is how
+    /// many, this one included, will ask for something of the same segment; `tablets` ascend.
     ///
     /// # Panics
     /// When there are more than [`MAX_SELECTED`], or they do not ascend.
     #[must_use]
     pub fn encode(seed: u64, askers: u32, tablets: impl IntoIterator<Item = Tablet>) -> Vec<u8> {
-        let mut bytes = SelectionHeader { seed: seed.into(), askers: askers.into() }.as_bytes().to_vec();
+        let mut bytes =
+            SelectionHeader { seed: seed.into(), askers: askers.into() }.as_bytes().to_vec();
         for Tablet { table, range: Range { first, last } } in tablets {
-            let tablet = TabletBytes { table: table.into(), first: first.into(), last: last.into() };
+            let tablet =
+                TabletBytes { table: table.into(), first: first.into(), last: last.into() };
             bytes.extend_from_slice(tablet.as_bytes());
         }
         assert!(Selection::parse(&bytes).is_some(), "tablets that ascend");
@@ -59,11 +61,13 @@ impl<'a> Selection<'a> {
         let selection = Self { bytes };
         let (_, tablets) = SelectionHeader::ref_from_prefix(bytes).ok()?;
         let tablets = <[TabletBytes]>::ref_from_bytes(tablets).ok()?;
-        let apart = |one: &Tablet, next: &Tablet| (one.table, one.range.last) < (next.table, next.range.first);
+        let apart = |one: &Tablet, next: &Tablet| {
+            (one.table, one.range.last) < (next.table, next.range.first)
+        };
         let sensible = tablets.len() <= MAX_SELECTED
-            && selection
-                .tablets()
-                .all(|tablet| tablet.table & COMPLETIONS == 0 && tablet.range.first <= tablet.range.last)
+            && selection.tablets().all(|tablet| {
+                tablet.table & COMPLETIONS == 0 && tablet.range.first <= tablet.range.last
+            })
             && selection.tablets().is_sorted_by(apart);
         sensible.then_some(selection)
     }
@@ -100,8 +104,11 @@ impl<'a> Selection<'a> {
     #[must_use]
     pub fn wants(self, table: u32, position: u64) -> bool {
         let tablets = self.parts().1;
-        let at = tablets.partition_point(|tablet| (tablet.table.get(), tablet.last.get()) < (table, position));
-        tablets.get(at).is_some_and(|tablet| tablet.table.get() == table && tablet.first.get() <= position)
+        let at = tablets
+            .partition_point(|tablet| (tablet.table.get(), tablet.last.get()) < (table, position));
+        tablets
+            .get(at)
+            .is_some_and(|tablet| tablet.table.get() == table && tablet.first.get() <= position)
     }
 
     /// Whether anything of a table is wanted.

@@ -28,14 +28,27 @@ pub(super) fn start(user: &User, program: &Path) -> Result<Start> {
     // It speaks on its third and fourth pipe, which a shell lays.
     let mut command = user.command(Path::new("sh"));
     command.args(["-c", "exec \"$@\" 3<&0 4>&1 0</dev/null 1>/dev/null", "sh"]).arg(program);
-    command.args(["--headless", "--remote-debugging-pipe", "--enable-unsafe-extension-debugging", "--no-first-run"]);
+    command.args([
+        "--headless",
+        "--remote-debugging-pipe",
+        "--enable-unsafe-extension-debugging",
+        "--no-first-run",
+    ]);
     // No keys of a desktop, no graphics card, and no talk with anybody but those whom pages name.
-    command.args(["--password-store=basic", "--disable-gpu", "--disable-background-networking", "--disable-sync"]);
+    command.args([
+        "--password-store=basic",
+        "--disable-gpu",
+        "--disable-background-networking",
+        "--disable-sync",
+    ]);
     if user.is_root() {
         command.arg("--no-sandbox"); // root has none
     }
     if !user.trusted().is_empty() {
-        command.arg(format!("--unsafely-treat-insecure-origin-as-secure={}", user.trusted().join(",")));
+        command.arg(format!(
+            "--unsafely-treat-insecure-origin-as-secure={}",
+            user.trusted().join(",")
+        ));
     }
     let mut data = std::ffi::OsString::from("--user-data-dir=");
     data.push(user.profile(Kind::Chromium));
@@ -50,7 +63,10 @@ pub(super) fn start(user: &User, program: &Path) -> Result<Start> {
         (Ok(targets), _) => targets,
         (Err(_), Some(status)) => {
             let said = fs::read_to_string(&log).unwrap_or_default();
-            return Ok(Start::Ended(format!("{status}: {}", said.lines().last().unwrap_or("it said nothing"))));
+            return Ok(Start::Ended(format!(
+                "{status}: {}",
+                said.lines().last().unwrap_or("it said nothing")
+            )));
         }
         (Err(error), None) => {
             let _ = child.kill(); // the error is said all the same
@@ -78,8 +94,11 @@ const CLICKS: u32 = 50;
 impl Chromium {
     /// A session with a tab.
     fn attached(&mut self, target: &Value) -> Result<Value> {
-        let session =
-            self.devtools.ask(None, "Target.attachToTarget", json!({ "targetId": target, "flatten": true }))?;
+        let session = self.devtools.ask(
+            None,
+            "Target.attachToTarget",
+            json!({ "targetId": target, "flatten": true }),
+        )?;
         Ok(json!({ "target": target, "session": session["sessionId"] }))
     }
 
@@ -95,7 +114,8 @@ impl Control for Chromium {
     }
 
     fn install(&mut self, extension: &Path) -> Result<()> {
-        let installed = self.devtools.ask(None, "Extensions.loadUnpacked", json!({ "path": extension }))?;
+        let installed =
+            self.devtools.ask(None, "Extensions.loadUnpacked", json!({ "path": extension }))?;
         ensure!(installed["id"] == EXTENSION, "another extension was installed: {installed}");
         Ok(())
     }
@@ -105,13 +125,16 @@ impl Control for Chromium {
     }
 
     fn new_tab(&mut self) -> Result<Value> {
-        let made = self.devtools.ask(None, "Target.createTarget", json!({ "url": "about:blank" }))?;
+        let made =
+            self.devtools.ask(None, "Target.createTarget", json!({ "url": "about:blank" }))?;
         self.attached(&made["targetId"])
     }
 
     fn switch(&mut self, tab: &Value) -> Result<()> {
         self.at = tab.clone();
-        self.devtools.ask(None, "Target.activateTarget", json!({ "targetId": tab["target"] })).map(drop)
+        self.devtools
+            .ask(None, "Target.activateTarget", json!({ "targetId": tab["target"] }))
+            .map(drop)
     }
 
     fn go(&mut self, url: &str) -> Result<()> {
@@ -120,7 +143,8 @@ impl Control for Chromium {
         waits(self, "return document.readyState === 'complete'").map(drop)
     }
 
-    /// A page may move while we look where to click: what is told of transfers comes and goes. So it is looked whether the click came where it should.
+    /// A page may move while we look where to click: what is told of transfers comes and goes. So
+    /// it is looked whether the click came where it should.
     fn click(&mut self, selector: &str) -> Result<()> {
         let selector = Value::from(selector);
         for _ in 0..CLICKS {
@@ -153,7 +177,8 @@ impl Control for Chromium {
 
     fn script(&mut self, body: &str) -> Result<Value> {
         let expression = format!("(() => {{ {body} }})()");
-        let parameters = json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
+        let parameters =
+            json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
         let mut told = self.ask("Runtime.evaluate", parameters)?;
         ensure!(told["exceptionDetails"].is_null(), "{body}: {}", told["exceptionDetails"]);
         Ok(told["result"]["value"].take())

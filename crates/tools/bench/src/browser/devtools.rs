@@ -1,4 +1,5 @@
-//! Chromium's remote control: its protocol for developers' tools, JSON over two pipes, each message with a zero byte behind it.
+//! Chromium's remote control: its protocol for developers' tools, JSON over two pipes, each message
+//! with a zero byte behind it.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{ChildStdin, ChildStdout};
@@ -30,7 +31,8 @@ impl Devtools {
             let mut message = Vec::new();
             // Until the browser ends, or nobody listens any more.
             while from.read_until(0, &mut message).is_ok_and(|bytes| bytes > 0) {
-                let parsed = serde_json::from_slice::<Value>(message.strip_suffix(&[0]).unwrap_or(&message));
+                let parsed =
+                    serde_json::from_slice::<Value>(message.strip_suffix(&[0]).unwrap_or(&message));
                 // An event has no number, and nobody waits for it.
                 if let Some(answer) = parsed.ok().filter(|answer| answer["id"].is_u64())
                     && messages.send(answer).is_err()
@@ -45,7 +47,12 @@ impl Devtools {
     }
 
     /// Does a command, of the browser or of one of its tabs.
-    pub(super) fn ask(&mut self, session: Option<&str>, command: &str, parameters: Value) -> Result<Value> {
+    pub(super) fn ask(
+        &mut self,
+        session: Option<&str>,
+        command: &str,
+        parameters: Value,
+    ) -> Result<Value> {
         self.sent += 1;
         let mut message = json!({ "id": self.sent, "method": command, "params": parameters });
         if let Some(session) = session {
@@ -54,7 +61,8 @@ impl Devtools {
         write!(self.to, "{message}\0").with_context(|| format!("{command}, to Chromium"))?;
         loop {
             let answer = self.from.recv_timeout(PATIENCE);
-            let mut answer = answer.map_err(|_| anyhow!("{command}: Chromium does not answer, or has ended"))?;
+            let mut answer =
+                answer.map_err(|_| anyhow!("{command}: Chromium does not answer, or has ended"))?;
             if answer["id"] == self.sent {
                 return match answer["error"].take() {
                     Value::Null => Ok(answer["result"].take()),

@@ -49,7 +49,13 @@ pub(super) fn start(user: &User, program: &Path) -> Result<Start> {
     let mut command = user.command(program);
     // Without the fourth it does not go to pages of extensions.
     command
-        .args(["--headless", "--no-remote", "--marionette", "--remote-allow-system-access", "--profile"])
+        .args([
+            "--headless",
+            "--no-remote",
+            "--marionette",
+            "--remote-allow-system-access",
+            "--profile",
+        ])
         .arg(profile);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said);
     let mut child = command.spawn().with_context(|| format!("starting {}", program.display()))?;
@@ -63,7 +69,10 @@ pub(super) fn start(user: &User, program: &Path) -> Result<Start> {
         }
         if let Some(status) = child.try_wait()? {
             let said = fs::read_to_string(&log).unwrap_or_default();
-            return Ok(Start::Ended(format!("{status}: {}", said.lines().last().unwrap_or("it said nothing"))));
+            return Ok(Start::Ended(format!(
+                "{status}: {}",
+                said.lines().last().unwrap_or("it said nothing")
+            )));
         }
         if Instant::now() > until {
             let _ = child.kill(); // an error below is said all the same
@@ -83,7 +92,8 @@ impl Control for Firefox {
     }
 
     fn install(&mut self, extension: &Path) -> Result<()> {
-        let installed = self.0.ask("Addon:Install", json!({ "path": extension, "temporary": false }))?;
+        let installed =
+            self.0.ask("Addon:Install", json!({ "path": extension, "temporary": false }))?;
         ensure!(installed["value"] == EXTENSION, "another extension was installed: {installed}");
         Ok(())
     }
@@ -111,7 +121,8 @@ impl Control for Firefox {
     }
 
     fn script(&mut self, body: &str) -> Result<Value> {
-        Ok(self.0.ask("WebDriver:ExecuteScript", json!({ "script": body, "args": [] }))?["value"].take())
+        Ok(self.0.ask("WebDriver:ExecuteScript", json!({ "script": body, "args": [] }))?["value"]
+            .take())
     }
 
     fn choose(&mut self, selector: &str, item: &str) -> Result<()> {

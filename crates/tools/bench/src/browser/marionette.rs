@@ -1,4 +1,5 @@
-//! Firefox's remote control: commands of WebDriver as JSON over a TCP connection, each frame with its length before it.
+//! Firefox's remote control: commands of WebDriver as JSON over a TCP connection, each frame with
+//! its length before it.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -22,13 +23,17 @@ pub(super) struct Marionette {
 }
 
 impl Marionette {
-    /// Connects to the port that Firefox told, and begins a session. None: nobody listens there yet.
+    /// Connects to the port that Firefox told, and begins a session. None: nobody listens there
+    /// yet.
     pub(super) fn connect(port: u16) -> Result<Option<Self>> {
         let Ok(stream) = TcpStream::connect(("127.0.0.1", port)) else { return Ok(None) };
         stream.set_read_timeout(Some(PATIENCE))?;
         let mut marionette = Self { stream: BufReader::new(stream), sent: 0 };
         let hello = marionette.receive()?;
-        ensure!(hello["marionetteProtocol"] == PROTOCOL, "Firefox's remote control has changed: {hello}");
+        ensure!(
+            hello["marionetteProtocol"] == PROTOCOL,
+            "Firefox's remote control has changed: {hello}"
+        );
         marionette.ask(
             "WebDriver:NewSession",
             json!({ "capabilities": { "alwaysMatch": { "acceptInsecureCerts": true } } }),
@@ -40,22 +45,36 @@ impl Marionette {
     pub(super) fn ask(&mut self, command: &str, parameters: Value) -> Result<Value> {
         self.sent += 1;
         let text = json!([0, self.sent, command, parameters]).to_string();
-        write!(self.stream.get_mut(), "{}:{text}", text.len()).with_context(|| format!("{command}, to Firefox"))?;
+        write!(self.stream.get_mut(), "{}:{text}", text.len())
+            .with_context(|| format!("{command}, to Firefox"))?;
         let mut answer = self.receive().with_context(|| format!("Firefox, asked for {command}"))?;
         ensure!(answer[1] == self.sent, "Firefox answers {} to command {}", answer[1], self.sent);
-        if answer[2].is_null() { Ok(answer[3].take()) } else { Err(anyhow!("{command}: {}", answer[2])) }
+        if answer[2].is_null() {
+            Ok(answer[3].take())
+        } else {
+            Err(anyhow!("{command}: {}", answer[2]))
+        }
     }
 
     /// The first element that a selector finds; it must be there.
     pub(super) fn find(&mut self, selector: &str) -> Result<Value> {
-        Ok(self.ask("WebDriver:FindElement", json!({ "using": "css selector", "value": selector }))?["value"].take())
+        Ok(
+            self.ask(
+                "WebDriver:FindElement",
+                json!({ "using": "css selector", "value": selector }),
+            )?["value"]
+                .take(),
+        )
     }
 
     fn receive(&mut self) -> Result<Value> {
         let mut head = Vec::new();
         self.stream.read_until(b':', &mut head)?;
-        let length = str::from_utf8(&head).ok().and_then(|text| text.strip_suffix(':')?.parse().ok());
-        let Some(length) = length.filter(|length| *length <= MAX_ANSWER) else { bail!("it has ended") };
+        let length =
+            str::from_utf8(&head).ok().and_then(|text| text.strip_suffix(':')?.parse().ok());
+        let Some(length) = length.filter(|length| *length <= MAX_ANSWER) else {
+            bail!("it has ended")
+        };
         let mut body = vec![0; length];
         self.stream.read_exact(&mut body)?;
         Ok(serde_json::from_slice(&body)?)

@@ -1,7 +1,8 @@
-//! Real browsers without a screen, for benchmarks and tests: each with a home of its own, and our extension as `sprat browser install` writes it.
+//! Real browsers without a screen, for benchmarks and tests: each with a home of its own, and our
+//! extension as `sprat browser install` writes it.
 //!
-//! Both are driven by their own remote control, so that nothing but the browser is to be installed: Firefox by Marionette, Chromium by its
-//! protocol for developers' tools.
+//! Both are driven by their own remote control, so that nothing but the browser is to be installed:
+//! Firefox by Marionette, Chromium by its protocol for developers' tools.
 
 mod chromium;
 mod devtools;
@@ -64,7 +65,8 @@ impl Kind {
         };
         let path = std::env::var_os("PATH")?;
         let folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
-        let mut all = names.iter().flat_map(|name| folders.iter().map(move |folder| folder.join(name)));
+        let mut all =
+            names.iter().flat_map(|name| folders.iter().map(move |folder| folder.join(name)));
         all.find(|program| program.is_file())
     }
 }
@@ -78,8 +80,8 @@ pub enum Start {
     Ended(String),
 }
 
-/// A browser that runs, with a tab for pages and, once it was opened, one for the extension's popup. Killed when dropped, and with the thread
-/// that started it.
+/// A browser that runs, with a tab for pages and, once it was opened, one for the extension's
+/// popup. Killed when dropped, and with the thread that started it.
 #[derive(Debug)]
 pub struct Browser {
     child: Child,
@@ -106,7 +108,8 @@ trait Control: fmt::Debug + Send {
     fn click(&mut self, selector: &str) -> Result<()>;
     /// What a function with this body returns in the page.
     fn script(&mut self, body: &str) -> Result<Value>;
-    /// Opens the menu of such an element, as the right button of a mouse does, and chooses an item of the browser's own.
+    /// Opens the menu of such an element, as the right button of a mouse does, and chooses an item
+    /// of the browser's own.
     fn choose(&mut self, selector: &str, item: &str) -> Result<()>;
 }
 
@@ -133,8 +136,8 @@ impl Browser {
         self.control.switch(&self.popup)?;
         let page = format!("{}/popup.html", self.control.pages());
         self.control.go(&page)?;
-        // It says what host there is once the extension's background runs. A download that begins before that is the
-        // browser's own: on a busy machine a click was quicker.
+        // It says what host there is once the extension's background runs. A download that begins
+        // before that is the browser's own: on a busy machine a click was quicker.
         self.waits("return (document.getElementById('about')?.textContent ?? '') !== ''").map(drop)
     }
 
@@ -155,8 +158,8 @@ impl Browser {
         self.control.click(selector)
     }
 
-    /// Clicks on a link of a page, in the other tab than the popup's, and comes back: a page that is left takes a click with it that has not come to
-    /// anything yet.
+    /// Clicks on a link of a page, in the other tab than the popup's, and comes back: a page that
+    /// is left takes a click with it that has not come to anything yet.
     ///
     /// # Errors
     /// What the browser says.

@@ -1,4 +1,5 @@
-//! A user: a home with profiles and a download folder, of somebody who may do everything, or of an ordinary one.
+//! A user: a home with profiles and a download folder, of somebody who may do everything, or of an
+//! ordinary one.
 
 use std::fs;
 use std::os::unix::fs::lchown;
@@ -22,8 +23,8 @@ pub struct User {
 }
 
 impl User {
-    /// A user of this `sprat`, with a home in a folder. With an `id` programs run as the user and group of that number, who may do nothing
-    /// that others may not; that takes root.
+    /// A user of this `sprat`, with a home in a folder. With an `id` programs run as the user and
+    /// group of that number, who may do nothing that others may not; that takes root.
     ///
     /// # Errors
     /// The home cannot be made.
@@ -94,7 +95,9 @@ impl User {
     /// # Errors
     /// There is none here, or it cannot be driven.
     pub fn start(&self, kind: Kind) -> Result<Start> {
-        let program = kind.program().with_context(|| format!("{kind} is not installed; scripts/setup does that"))?;
+        let program = kind
+            .program()
+            .with_context(|| format!("{kind} is not installed; scripts/setup does that"))?;
         match kind {
             Kind::Firefox => firefox::start(self, &program),
             Kind::Chromium => chromium::start(self, &program),
@@ -107,7 +110,8 @@ impl User {
         let folder = self.downloads().into_os_string().into_encoded_bytes();
         let processes = fs::read_dir("/proc").into_iter().flatten().map_while(Result::ok);
         // One that has just ended has no command line any more.
-        let mut lines = processes.filter_map(|process| fs::read(process.path().join("cmdline")).ok());
+        let mut lines =
+            processes.filter_map(|process| fs::read(process.path().join("cmdline")).ok());
         lines.any(|line| line.split(|byte| *byte == 0).any(|word| word == folder))
     }
 
@@ -134,17 +138,23 @@ impl User {
         self.home.path().join("browser.log")
     }
 
-    /// A command of this user's, with nothing of the caller's desktop, which dies with the calling thread.
+    /// A command of this user's, with nothing of the caller's desktop, which dies with the calling
+    /// thread.
     pub(super) fn command(&self, program: &Path) -> Command {
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL"]);
         if let Some(id) = self.id {
-            command.args([format!("--reuid={id}"), format!("--regid={id}"), "--clear-groups".to_owned()]);
+            command.args([
+                format!("--reuid={id}"),
+                format!("--regid={id}"),
+                "--clear-groups".to_owned(),
+            ]);
         }
         command.arg("--").arg(program);
         for (name, _) in std::env::vars_os() {
             let name_text = name.to_str().unwrap_or_default();
-            let of_desktop = ["XDG_", "MOZ_", "SPRAT_"].iter().any(|start| name_text.starts_with(start));
+            let of_desktop =
+                ["XDG_", "MOZ_", "SPRAT_"].iter().any(|start| name_text.starts_with(start));
             if of_desktop || name == "DBUS_SESSION_BUS_ADDRESS" || name == "DISPLAY" {
                 command.env_remove(name);
             }

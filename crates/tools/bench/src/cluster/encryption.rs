@@ -25,10 +25,22 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
     let read = |name| us(&results, name, 0.5);
     let (read_open, read_sealed) = (read(open.name()), read(sealed.name()));
     let more = read_sealed.zip(read_open).map(|(sealed, open)| sealed - open);
-    findings.row("100 B read over fast+udp, sealed minus open", more, None, "us", Goal::AtMost(1.0));
+    findings.row(
+        "100 B read over fast+udp, sealed minus open",
+        more,
+        None,
+        "us",
+        Goal::AtMost(1.0),
+    );
     findings.row("the same, p50 sealed vs open", read_sealed, read_open, "us", Goal::Shown);
     let p99 = |name| us(&results, name, 0.99);
-    findings.row("the same, p99 sealed vs open", p99(sealed.name()), p99(open.name()), "us", Goal::Shown);
+    findings.row(
+        "the same, p99 sealed vs open",
+        p99(sealed.name()),
+        p99(open.name()),
+        "us",
+        Goal::Shown,
+    );
     findings.results(results);
     Ok(())
 }

@@ -62,11 +62,16 @@ struct Found {
 /// Servers are killed one after another while clients read, write and add at a given rate.
 pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let deaths = if settings.full { DEATHS.1 } else { DEATHS.0 };
-    let setup =
-        Setup { core: None, durability: Durability::Buffered, memory_bytes: MEMORY, ..settings.lab.setup.clone() };
+    let setup = Setup {
+        core: None,
+        durability: Durability::Buffered,
+        memory_bytes: MEMORY,
+        ..settings.lab.setup.clone()
+    };
     let mut cluster = Replicated::new(settings.program.clone(), COPIES).launch(&setup)?;
     let mut client = cluster.client()?;
-    let tables: Vec<String> = (0..cluster.locators().len()).map(|table| format!("bench-{table}")).collect();
+    let tables: Vec<String> =
+        (0..cluster.locators().len()).map(|table| format!("bench-{table}")).collect();
     tables.iter().try_for_each(|table| client.create_table(table).map(drop))?;
     let (found, over) = (Mutex::new(Found::default()), AtomicBool::new(false));
     let options = cluster.client_options();
@@ -92,9 +97,27 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
     findings.row(&name, millis(gaps.len() / 2), None, "ms", Goal::Shown);
     findings.row("the same, p99", millis(gaps.len() * 99 / 100), None, "ms", Goal::Shown);
     findings.row("acknowledged writes lost", Some(found.lost as f64), None, "", Goal::AtMost(0.0));
-    findings.row("additions that counted twice", Some(found.doubled as f64), None, "", Goal::AtMost(0.0));
-    findings.row("operations that ended as perhaps", Some(found.perhaps as f64), None, "", Goal::Shown);
-    findings.row("servers that stood still for longer than a lease", Some(stood as f64), None, "", Goal::Shown);
+    findings.row(
+        "additions that counted twice",
+        Some(found.doubled as f64),
+        None,
+        "",
+        Goal::AtMost(0.0),
+    );
+    findings.row(
+        "operations that ended as perhaps",
+        Some(found.perhaps as f64),
+        None,
+        "",
+        Goal::Shown,
+    );
+    findings.row(
+        "servers that stood still for longer than a lease",
+        Some(stood as f64),
+        None,
+        "",
+        Goal::Shown,
+    );
     let name = format!("operations a second of {RATE} asked for, deaths included");
     findings.row(&name, Some(rate), None, "op/s", Goal::Shown);
     let mut list = table::Table::new(&["death", "longest time without an answer"]);
@@ -105,9 +128,13 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
     Ok(())
 }
 
-/// Kills servers, one after another, and starts each again; gives the longest gap after each, ascending, and how many others were declared dead
-/// although nobody had killed them.
-fn kill(cluster: &mut Cluster, deaths: usize, found: &Mutex<Found>) -> Result<(Vec<Duration>, usize)> {
+/// Kills servers, one after another, and starts each again; gives the longest gap after each,
+/// ascending, and how many others were declared dead although nobody had killed them.
+fn kill(
+    cluster: &mut Cluster,
+    deaths: usize,
+    found: &Mutex<Found>,
+) -> Result<(Vec<Duration>, usize)> {
     let (mut gaps, mut stood) = (Vec::new(), cluster.revive()?);
     let servers = cluster.locators().len();
     cpu::pause(BEFORE);
@@ -128,8 +155,15 @@ fn kill(cluster: &mut Cluster, deaths: usize, found: &Mutex<Found>) -> Result<(V
 }
 
 /// One client's work, on keys that are its own; at the end it looks at all of them.
-fn work(mut client: Client, tables: &[String], number: u64, found: &Mutex<Found>, over: &AtomicBool) -> Result<()> {
-    let tables: Vec<Table> = tables.iter().map(|table| client.table(table)).collect::<Result<_, Error>>()?;
+fn work(
+    mut client: Client,
+    tables: &[String],
+    number: u64,
+    found: &Mutex<Found>,
+    over: &AtomicBool,
+) -> Result<()> {
+    let tables: Vec<Table> =
+        tables.iter().map(|table| client.table(table)).collect::<Result<_, Error>>()?;
     let mut known: BTreeMap<u64, Known> = BTreeMap::new();
     let mut chance = Chance::new(number);
     let rest = Duration::from_nanos(1_000_000_000 * CLIENTS / RATE);
@@ -167,13 +201,25 @@ fn work(mut client: Client, tables: &[String], number: u64, found: &Mutex<Found>
     }
     for (key, mut entry) in known {
         let name = [number, key].map(u64::to_le_bytes).concat();
-        read(&mut client, tables[usize::try_from(key).expect("few") % tables.len()], &name, &mut entry, found)?;
+        read(
+            &mut client,
+            tables[usize::try_from(key).expect("few") % tables.len()],
+            &name,
+            &mut entry,
+            found,
+        )?;
     }
     Ok(())
 }
 
 /// Reads a key, and holds it against what is known.
-fn read(client: &mut Client, table: Table, name: &[u8], known: &mut Known, found: &Mutex<Found>) -> Result<(), Error> {
+fn read(
+    client: &mut Client,
+    table: Table,
+    name: &[u8],
+    known: &mut Known,
+    found: &Mutex<Found>,
+) -> Result<(), Error> {
     let object = client.get(table, name)?;
     let value = object.and_then(|object| object.value.try_into().ok().map(i64::from_le_bytes));
     if value != known.value {
@@ -187,7 +233,13 @@ fn read(client: &mut Client, table: Table, name: &[u8], known: &mut Known, found
     Ok(())
 }
 
-fn write(client: &mut Client, table: Table, name: &[u8], value: i64, known: &mut Known) -> Result<(), Error> {
+fn write(
+    client: &mut Client,
+    table: Table,
+    name: &[u8],
+    value: i64,
+    known: &mut Known,
+) -> Result<(), Error> {
     match client.put(table, name, &value.to_le_bytes()) {
         Ok(_) => *known = Known { value: Some(value), perhaps: None },
         Err(error) => {
@@ -199,7 +251,13 @@ fn write(client: &mut Client, table: Table, name: &[u8], value: i64, known: &mut
 }
 
 /// Adds one, and holds the sum against what is known.
-fn add(client: &mut Client, table: Table, name: &[u8], known: &mut Known, found: &Mutex<Found>) -> Result<(), Error> {
+fn add(
+    client: &mut Client,
+    table: Table,
+    name: &[u8],
+    known: &mut Known,
+    found: &Mutex<Found>,
+) -> Result<(), Error> {
     let before = known.value.unwrap_or(0);
     match client.increment_i64(table, name, 1) {
         Ok((sum, _)) => {

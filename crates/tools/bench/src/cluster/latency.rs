@@ -14,7 +14,8 @@ const COPIES: usize = 3;
 /// Memory of each server, bytes: seven of them run at once.
 const MEMORY: u64 = 512 << 20;
 
-/// Reads, and writes that are in three servers' memory before they are acknowledged; of one client that sleeps, and of fifty.
+/// Reads, and writes that are in three servers' memory before they are acknowledged; of one client
+/// that sleeps, and of fifty.
 pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let ours = Replicated::new(settings.program.clone(), COPIES);
     let (one, three) = (RedisReplicas { replicas: 1 }, RedisReplicas { replicas: 3 });
@@ -27,16 +28,48 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
     let read = |name: &str| us(&alone, &format!("{name} reads"), 0.5);
     let write = |name: &str| us(&alone, &format!("{name} writes"), 0.5);
     let (write_ours, read_ours) = (write(ours.name()), read(ours.name()));
-    findings.row("100 B write p50, -r 3 buffered, vs its read", write_ours, read_ours, "us", Goal::RatioAtMost(2.5));
+    findings.row(
+        "100 B write p50, -r 3 buffered, vs its read",
+        write_ours,
+        read_ours,
+        "us",
+        Goal::RatioAtMost(2.5),
+    );
     let set = write(one.name());
-    findings.row("the same vs Redis SET + WAIT 1, one replica", write_ours, set, "us", Goal::RatioAtMost(0.5));
+    findings.row(
+        "the same vs Redis SET + WAIT 1, one replica",
+        write_ours,
+        set,
+        "us",
+        Goal::RatioAtMost(0.5),
+    );
     let set = write(three.name());
-    findings.row("the same vs Redis SET + WAIT 3, three replicas", write_ours, set, "us", Goal::Shown);
-    findings.row("100 B read p50, sleeping, vs Redis GET", read_ours, read(one.name()), "us", Goal::Shown);
+    findings.row(
+        "the same vs Redis SET + WAIT 3, three replicas",
+        write_ours,
+        set,
+        "us",
+        Goal::Shown,
+    );
+    findings.row(
+        "100 B read p50, sleeping, vs Redis GET",
+        read_ours,
+        read(one.name()),
+        "us",
+        Goal::Shown,
+    );
     let p99 = |name: &str| us(&alone, &format!("{name} writes"), 0.99);
-    findings.row("100 B write p99 vs Redis SET + WAIT 1", p99(ours.name()), p99(one.name()), "us", Goal::Shown);
+    findings.row(
+        "100 B write p99 vs Redis SET + WAIT 1",
+        p99(ours.name()),
+        p99(one.name()),
+        "us",
+        Goal::Shown,
+    );
     let writes = |name: &str| rate(&many, &format!("{name} writes"));
-    for (name, peer) in [("writes, 50 connections, vs Redis SET + WAIT 1", &one), ("vs Redis SET + WAIT 3", &three)] {
+    for (name, peer) in
+        [("writes, 50 connections, vs Redis SET + WAIT 1", &one), ("vs Redis SET + WAIT 3", &three)]
+    {
         findings.row(name, writes(ours.name()), writes(peer.name()), "op/s", Goal::Shown);
     }
     findings.results(alone);

@@ -1,5 +1,6 @@
-//! The store on many servers, all of them on this machine: what replicas cost, how fast what a server had is brought back, and what clients
-//! notice when one dies, or when a tablet moves. And what it costs that members of a cluster seal what they say.
+//! The store on many servers, all of them on this machine: what replicas cost, how fast what a
+//! server had is brought back, and what clients notice when one dies, or when a tablet moves. And
+//! what it costs that members of a cluster seal what they say.
 
 mod encryption;
 mod failover;

@@ -52,22 +52,31 @@ struct Found {
     moving: Latencies,
 }
 
-/// The only tablet of a table goes from server to server while one client reads from it as fast as it can, and another writes.
+/// The only tablet of a table goes from server to server while one client reads from it as fast as
+/// it can, and another writes.
 pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let bytes = if settings.full { BYTES.1 } else { BYTES.0 };
     let memory_bytes = bytes * 5 / 2;
-    let setup = Setup { core: None, durability: Durability::Buffered, memory_bytes, ..settings.lab.setup.clone() };
+    let setup = Setup {
+        core: None,
+        durability: Durability::Buffered,
+        memory_bytes,
+        ..settings.lab.setup.clone()
+    };
     let cluster = Replicated::new(settings.program.clone(), COPIES).launch(&setup)?;
     let workload = Workload::writes(bytes / OBJECT_BYTES, VALUE_BYTES);
     let mut client = cluster.client()?;
     client.create_table_in(TABLE, 1)?;
     preload(cluster.connect(FILLERS)?.as_mut(), &workload)?;
-    let (found, moves, over) = (Mutex::new(Found::default()), AtomicBool::new(false), AtomicBool::new(false));
+    let (found, moves, over) =
+        (Mutex::new(Found::default()), AtomicBool::new(false), AtomicBool::new(false));
     let (wrong, longest_write) = (AtomicU64::new(0), AtomicU64::new(0));
     let options = cluster.client_options();
     let seconds = std::thread::scope(|scope| {
-        let reading = scope.spawn(|| read(Client::connect(&options)?, &workload, &found, &moves, &over, &wrong));
-        let writing = scope.spawn(|| write(Client::connect(&options)?, &workload, &over, &longest_write));
+        let reading = scope
+            .spawn(|| read(Client::connect(&options)?, &workload, &found, &moves, &over, &wrong));
+        let writing =
+            scope.spawn(|| write(Client::connect(&options)?, &workload, &over, &longest_write));
         let went = rounds(&cluster, &mut client, settings.lab.rounds, &moves);
         over.store(true, Ordering::Relaxed);
         reading.join().expect("a client's thread does not panic")?;
@@ -81,7 +90,13 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
     findings.row("the same, p50", us(&moving, 0.5), us(&calm, 0.5), "us", Goal::Shown);
     findings.row("the longest read", us(&moving, 1.0), us(&calm, 1.0), "us", Goal::Shown);
     let longest = longest_write.into_inner() as f64 / 1000.0;
-    findings.row("the longest of a thousand writes a second", Some(longest), None, "us", Goal::Shown);
+    findings.row(
+        "the longest of a thousand writes a second",
+        Some(longest),
+        None,
+        "us",
+        Goal::Shown,
+    );
     let wrong = Some(wrong.into_inner() as f64);
     findings.row("reads with an error, or of another value", wrong, None, "", Goal::AtMost(0.0));
     let mut sorted = seconds.clone();
@@ -97,7 +112,12 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
 }
 
 /// Has the tablet moved so often, each time to another server; gives how long each took, seconds.
-fn rounds(cluster: &Cluster, client: &mut Client, rounds: usize, moves: &AtomicBool) -> Result<Vec<f64>> {
+fn rounds(
+    cluster: &Cluster,
+    client: &mut Client,
+    rounds: usize,
+    moves: &AtomicBool,
+) -> Result<Vec<f64>> {
     let mut seconds = Vec::new();
     let Table(id) = client.table(TABLE)?;
     for _ in 0..rounds {
@@ -105,12 +125,16 @@ fn rounds(cluster: &Cluster, client: &mut Client, rounds: usize, moves: &AtomicB
         let at = cluster.told_servers_of(client, TABLE)?;
         let servers = client.list_servers()?;
         let is_its = |locator: &str| at.iter().any(|&at| cluster.locators()[at] == locator);
-        let to = servers.iter().find(|server| !is_its(&server.locator)).context("another server")?;
+        let to =
+            servers.iter().find(|server| !is_its(&server.locator)).context("another server")?;
         moves.store(true, Ordering::Relaxed);
         let begun = Instant::now();
         client.move_tablet(Table(id), Range::ALL, to.id)?;
         while cluster.locators()[cluster.told_servers_of(client, TABLE)?[0]] != to.locator {
-            anyhow::ensure!(begun.elapsed() < PATIENCE, "the tablet has not moved within {PATIENCE:?}");
+            anyhow::ensure!(
+                begun.elapsed() < PATIENCE,
+                "the tablet has not moved within {PATIENCE:?}"
+            );
             cpu::pause(LOOK);
         }
         seconds.push(begun.elapsed().as_secs_f64());
@@ -140,7 +164,8 @@ fn read(
         let begun = Instant::now();
         let object = client.get(table, &key);
         let took = begun.elapsed();
-        let is_right = object.is_ok_and(|object| object.is_some_and(|object| object.value == values.of(number)));
+        let is_right = object
+            .is_ok_and(|object| object.is_some_and(|object| object.value == values.of(number)));
         wrong.fetch_add(u64::from(!is_right), Ordering::Relaxed);
         let mut found = found.lock().expect("nobody panicked");
         let latencies = if during { &mut found.moving } else { &mut found.calm };
@@ -150,7 +175,12 @@ fn read(
 }
 
 /// Writes objects again as they are, one after another, and keeps how long the slowest took, ns.
-fn write(mut client: Client, workload: &Workload, over: &AtomicBool, longest: &AtomicU64) -> Result<()> {
+fn write(
+    mut client: Client,
+    workload: &Workload,
+    over: &AtomicBool,
+    longest: &AtomicU64,
+) -> Result<()> {
     let table = client.table(TABLE)?;
     let values = Values::new(workload.value_bytes, workload.seed);
     let mut key = vec![0; workload.key_bytes];
@@ -161,7 +191,10 @@ fn write(mut client: Client, workload: &Workload, over: &AtomicBool, longest: &A
         write_key(number, &mut key);
         let begun = Instant::now();
         client.put(table, &key, values.of(number)).context("a write while a tablet moves")?;
-        longest.fetch_max(u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        longest.fetch_max(
+            u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX),
+            Ordering::Relaxed,
+        );
         cpu::pause(BETWEEN_WRITES);
     }
     Ok(())

@@ -30,7 +30,8 @@ const FILLERS: usize = 8;
 /// Objects read again in the end, spread over all.
 const LOOKS: u64 = 1000;
 
-/// Reads by which it is told whether all parts are back: of one in so many nobody would have to be asked.
+/// Reads by which it is told whether all parts are back: of one in so many nobody would have to be
+/// asked.
 const PARTS: u64 = 64;
 
 /// The lease, bytes aside: a death is known after that long, and a thousandth.
@@ -40,11 +41,13 @@ const LEASE_SECONDS: f64 = 0.4;
 struct Brought {
     objects: u64,
     bytes: u64,
-    /// From the order to the last object's being durable, seconds, of the server that took longest.
+    /// From the order to the last object's being durable, seconds, of the server that took
+    /// longest.
     seconds: f64,
     /// CPU that checking and replaying took, of all who did it, seconds.
     replay: f64,
-    /// CPU that all servers used meanwhile: reading, sorting, sending, replaying, three new replicas and their writing, seconds.
+    /// CPU that all servers used meanwhile: reading, sorting, sending, replaying, three new
+    /// replicas and their writing, seconds.
     cpu: f64,
     /// From the kill until something of all that was lost had been read, seconds.
     readable: f64,
@@ -72,7 +75,13 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
     };
     let size = figure::bytes(bytes as f64);
     let objects = median(&|brought| brought.objects as f64 / brought.replay);
-    findings.row("objects of 30 B + 100 B replayed a second of a core", objects, None, "1/s", Goal::AtLeast(1e6));
+    findings.row(
+        "objects of 30 B + 100 B replayed a second of a core",
+        objects,
+        None,
+        "1/s",
+        Goal::AtLeast(1e6),
+    );
     let mbytes = median(&|brought| brought.bytes as f64 / 1e6 / brought.replay);
     findings.row("log replayed a second of a core", mbytes, None, "MB/s", Goal::AtLeast(300.0));
     let objects = median(&|brought| brought.objects as f64 / brought.cpu);
@@ -82,32 +91,65 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
     findings.row("objects a second, all servers on these cores", objects, None, "1/s", Goal::Shown);
     let rate = median(&|brought| brought.bytes as f64 / brought.cpu);
     let readable = median(&|brought| brought.readable);
-    let name = format!("{size} of log: from SIGKILL until all of it is read from, lease of 0.4 s included");
+    let name = format!(
+        "{size} of log: from SIGKILL until all of it is read from, lease of 0.4 s included"
+    );
     findings.row(&name, readable, None, "s", Goal::AtMost(2.0 + LEASE_SECONDS));
     let lost = rounds.iter().map(|brought| brought.lost).max().map(|lost| lost as f64);
-    findings.row("acknowledged objects lost, of a thousand looked at", lost, None, "", Goal::AtMost(0.0));
-    let columns =
-        ["objects", "log read", "order to durable", "CPU of the replay", "CPU of all", "SIGKILL to read", "lost"];
+    findings.row(
+        "acknowledged objects lost, of a thousand looked at",
+        lost,
+        None,
+        "",
+        Goal::AtMost(0.0),
+    );
+    let columns = [
+        "objects",
+        "log read",
+        "order to durable",
+        "CPU of the replay",
+        "CPU of all",
+        "SIGKILL to read",
+        "lost",
+    ];
     let mut table = Table::new(&columns);
     for Brought { objects, bytes, seconds, replay, cpu, readable, lost } in &rounds {
         let time = |seconds: f64| format!("{} s", digits(seconds));
         let read = figure::bytes(*bytes as f64);
         let objects = objects.to_string();
-        table.row(vec![objects, read, time(*seconds), time(*replay), time(*cpu), time(*readable), lost.to_string()]);
+        table.row(vec![
+            objects,
+            read,
+            time(*seconds),
+            time(*replay),
+            time(*cpu),
+            time(*readable),
+            lost.to_string(),
+        ]);
     }
-    findings.table(&format!("{size} of a server's log brought back by the four others, all on this machine"), table);
+    findings.table(
+        &format!("{size} of a server's log brought back by the four others, all on this machine"),
+        table,
+    );
     if let Some(rate) = rate {
-        findings.table("What that makes of 64 GB, each server with one core for all of it", model(rate));
+        findings.table(
+            "What that makes of 64 GB, each server with one core for all of it",
+            model(rate),
+        );
     }
     Ok(())
 }
 
-/// Seconds that 64 GB take over so many servers, each bringing back its part at the rate, bytes a CPU second of all that is done for it, measured here.
+/// Seconds that 64 GB take over so many servers, each bringing back its part at the rate, bytes a
+/// CPU second of all that is done for it, measured here.
 fn model(rate: f64) -> Table {
     const LOST: f64 = 64e9;
     let mut table = Table::new(&["servers", "64 GB, and the lease"]);
     for servers in [1.0, 10.0, 60.0, 120.0] {
-        table.row(vec![digits(servers), format!("{} s", digits(LEASE_SECONDS + LOST / servers / rate))]);
+        table.row(vec![
+            digits(servers),
+            format!("{} s", digits(LEASE_SECONDS + LOST / servers / rate)),
+        ]);
     }
     table
 }
@@ -126,8 +168,11 @@ fn death(cluster: &mut Cluster, objects: u64) -> Result<Brought> {
     ensure!(client.get(table, &key_of(0))?.is_some(), "the first object is there");
     let before = cluster.servers_of(TABLE)?;
     ensure!(before.len() == 1, "one server has all of it");
-    let others: Vec<usize> = (0..cluster.locators().len()).filter(|server| !before.contains(server)).collect();
-    let used = |cluster: &Cluster| -> Result<f64> { others.iter().map(|&server| cluster.cpu_seconds(server)).sum() };
+    let others: Vec<usize> =
+        (0..cluster.locators().len()).filter(|server| !before.contains(server)).collect();
+    let used = |cluster: &Cluster| -> Result<f64> {
+        others.iter().map(|&server| cluster.cpu_seconds(server)).sum()
+    };
     let already = used(cluster)?;
     let killed = Instant::now();
     cluster.kill(before[0]);
@@ -145,7 +190,9 @@ fn death(cluster: &mut Cluster, objects: u64) -> Result<Brought> {
         let found = client.get(table, &key_of(number))?;
         lost += u64::from(found.is_none_or(|object| object.value != values.of(number)));
     }
-    let counters = |name| -> Result<Vec<u64>> { by.iter().map(|&server| cluster.counter(server, name)).collect() };
+    let counters = |name| -> Result<Vec<u64>> {
+        by.iter().map(|&server| cluster.counter(server, name)).collect()
+    };
     let micros = counters("recovery_micros_total")?.into_iter().max().unwrap_or(0);
     let replay = Duration::from_micros(counters("recovery_cpu_micros_total")?.into_iter().sum());
     Ok(Brought {

@@ -42,12 +42,14 @@ impl Replicated {
             Ok(format!("{transport}:host={},port={}", address.ip(), address.port()))
         };
         let coordinator = locator("tcp")?;
-        let listens: Vec<String> = (0..self.servers).map(|_| locator("fast+udp")).collect::<Result<_>>()?;
+        let listens: Vec<String> =
+            (0..self.servers).map(|_| locator("fast+udp")).collect::<Result<_>>()?;
         let program = self.program.to_str().context("a path of the program in UTF-8")?;
         let data = folder.path().join("coordinator");
         let data = data.to_str().context("a folder in UTF-8")?;
         let arguments = ["coordinator", "-C", &coordinator, "--data", data];
-        let process = Process::spawn(program, arguments, None, &folder.path().join("coordinator.log"))?;
+        let process =
+            Process::spawn(program, arguments, None, &folder.path().join("coordinator.log"))?;
         let mut cluster = Cluster {
             servers: listens.iter().map(|_| None).collect(),
             _process: process,
@@ -98,21 +100,36 @@ impl Cluster {
         };
         let program = self.wanted.program.to_str().context("a path of the program in UTF-8")?;
         let data = self.folder.path().join(format!("server-{server}"));
-        let (memory, copies) = (self.setup.memory_bytes.to_string(), self.wanted.copies.to_string());
+        let (memory, copies) =
+            (self.setup.memory_bytes.to_string(), self.wanted.copies.to_string());
         let disk = (self.setup.memory_bytes * 2).to_string();
         let data = data.to_str().context("a folder in UTF-8")?;
-        let flags = ["server", "-C", &self.coordinator, "-L", &self.listens[server], "--data", data, "-r", &copies];
+        let flags = [
+            "server",
+            "-C",
+            &self.coordinator,
+            "-L",
+            &self.listens[server],
+            "--data",
+            data,
+            "-r",
+            &copies,
+        ];
         let more = ["--memory", &memory, "--disk", &disk, "--durability", durability];
         let more = more.into_iter().chain(["--idle", "sleep", "--metrics", "none"]);
         let log = self.folder.path().join(format!("server-{server}.log"));
         let process = Process::spawn(program, flags.into_iter().chain(more), None, &log)?;
         let process = self.servers[server].insert(process);
-        // One that was declared dead is listed until its tables are another's: whoever is new answers.
-        let (options, listen) = (options(&self.coordinator, Duration::from_secs(1)), &self.listens[server]);
+        // One that was declared dead is listed until its tables are another's: whoever is new
+        // answers.
+        let (options, listen) =
+            (options(&self.coordinator, Duration::from_secs(1)), &self.listens[server]);
         process.wait_ready(READY_LIMIT, || {
             let look = || Client::connect(&options)?.server_stats(listen);
             look().is_ok_and(|counters| {
-                counters.iter().any(|counter| counter.name == "assignments_version" && counter.value > 0)
+                counters
+                    .iter()
+                    .any(|counter| counter.name == "assignments_version" && counter.value > 0)
             })
         })?;
         Ok(())
@@ -125,10 +142,13 @@ impl Cluster {
         }
     }
 
-    /// Starts servers again that have ended by themselves: those that were declared dead while they stood still. Returns how many there were.
+    /// Starts servers again that have ended by themselves: those that were declared dead while they
+    /// stood still. Returns how many there were.
     pub(super) fn revive(&mut self) -> Result<usize> {
-        let ended = |process: &mut Option<Process>| process.as_mut().is_some_and(Process::has_ended);
-        let ended: Vec<usize> = (0..self.servers.len()).filter(|&server| ended(&mut self.servers[server])).collect();
+        let ended =
+            |process: &mut Option<Process>| process.as_mut().is_some_and(Process::has_ended);
+        let ended: Vec<usize> =
+            (0..self.servers.len()).filter(|&server| ended(&mut self.servers[server])).collect();
         ended.iter().try_for_each(|&server| self.start(server))?;
         Ok(ended.len())
     }
@@ -156,9 +176,13 @@ impl Cluster {
     /// The same as this client is told: for those who ask often.
     pub(super) fn told_servers_of(&self, client: &mut Client, table: &str) -> Result<Vec<usize>> {
         let tables = client.list_tables()?;
-        let record = tables.into_iter().find(|record| record.name == table).context("a table just made")?;
+        let record =
+            tables.into_iter().find(|record| record.name == table).context("a table just made")?;
         let place = |locator| self.listens.iter().position(|listen| *listen == locator);
-        let places = record.locators().into_iter().map(|locator| place(locator).context("a server of this cluster"));
+        let places = record
+            .locators()
+            .into_iter()
+            .map(|locator| place(locator).context("a server of this cluster"));
         places.collect()
     }
 
@@ -191,5 +215,10 @@ impl Server for Cluster {
 }
 
 fn options(coordinator: &str, timeout: Duration) -> Options {
-    Options { coordinator: coordinator.to_owned(), timeout, waiting: Mode::Sleep, ..Options::default() }
+    Options {
+        coordinator: coordinator.to_owned(),
+        timeout,
+        waiting: Mode::Sleep,
+        ..Options::default()
+    }
 }

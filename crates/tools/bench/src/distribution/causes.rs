@@ -1,7 +1,8 @@
 //! Why an operation took long: what was seen at that very operation, and what follows from it.
 //!
-//! The client spins while it waits, and stamps every turn; the server, while it is timed, every round. The longest turn
-//! of an operation says whether the thread at that end was held up, and for how long; the accounts of the thread say by what.
+//! The client spins while it waits, and stamps every turn; the server, while it is timed, every
+//! round. The longest turn of an operation says whether the thread at that end was held up, and for
+//! how long; the accounts of the thread say by what.
 
 use serde::{Deserialize, Serialize};
 
@@ -27,9 +28,11 @@ pub enum Verdict {
 pub enum Cause {
     /// Something was sent again, and neither end had been held up.
     Retransmission,
-    /// Another thread was given the core: the thread was switched, and time is missing in its account.
+    /// Another thread was given the core: the thread was switched, and time is missing in its
+    /// account.
     Preemption(End),
-    /// The core was the hypervisor's: the thread was not switched, and time is missing in its account.
+    /// The core was the hypervisor's: the thread was not switched, and time is missing in its
+    /// account.
     Steal(End),
     /// The thread was held up while it touched memory for the first time.
     Fault(End),
@@ -37,8 +40,8 @@ pub enum Cause {
     Interrupt(End),
     /// The server was held up, and its cleaner had worked.
     Cleaner,
-    /// The thread was held up, and neither its account nor its core's tells by what: a hypervisor that keeps
-    /// no account, the firmware.
+    /// The thread was held up, and neither its account nor its core's tells by what: a hypervisor
+    /// that keeps no account, the firmware.
     Untold(End),
     /// The server's round was long, and nobody can tell what its core did: it runs on another host.
     Round,
@@ -86,7 +89,8 @@ pub struct Evidence {
     pub cleaned_bytes: u64,
 }
 
-/// An end's turn explains an operation when it is at least this share of what the operation took too long.
+/// An end's turn explains an operation when it is at least this share of what the operation took
+/// too long.
 const MOST: f64 = 0.5;
 
 impl Evidence {
@@ -101,9 +105,11 @@ impl Evidence {
             .collect();
         held.sort_by_key(|end| std::cmp::Reverse(end.1.held_ns));
         let causes = || held.iter().map(|&(end, seen)| self.cause_at(end, seen));
-        // Both are held up when one is while it has a lock that the other wants: the one that can tell by what is the culprit.
+        // Both are held up when one is while it has a lock that the other wants: the one that can
+        // tell by what is the culprit.
         let told = causes().find(|cause| !matches!(cause, Cause::Untold(_) | Cause::Round));
-        // Requests to a server that is held up are sent again too: only where nobody was, something was lost.
+        // Requests to a server that is held up are sent again too: only where nobody was, something
+        // was lost.
         let nobody = || if self.resent > 0 { Cause::Retransmission } else { Cause::Nothing };
         told.or_else(|| causes().next()).unwrap_or_else(nobody)
     }
@@ -181,7 +187,8 @@ impl Verdict {
     }
 }
 
-/// Which operations are left out of a distribution, by what hit them: a look at the store without its machine.
+/// Which operations are left out of a distribution, by what hit them: a look at the store without
+/// its machine.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Apart {
     /// None: every one of them counts.
@@ -250,7 +257,8 @@ impl Tally {
     #[must_use]
     pub fn shares(&self) -> Vec<(Cause, f64)> {
         let all = self.count().max(1) as f64;
-        let mut shares: Vec<_> = self.0.iter().map(|&(cause, count)| (cause, count as f64 / all)).collect();
+        let mut shares: Vec<_> =
+            self.0.iter().map(|&(cause, count)| (cause, count as f64 / all)).collect();
         shares.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
         shares
     }
@@ -258,9 +266,10 @@ impl Tally {
 
 /// The verdict on a step, and the share of its operations, 0 to 1, that bears it out.
 ///
-/// The verdict that most of the examined operations bear out. When most of them are unexplained (the server may be unable to tell), but
-/// the machine by itself, without any store, holds its cores up often enough to make `machine_alone` of the share `beyond` the
-/// step's beginning, and that is most of it, then it is the machine's or its kernel's: `Machine`.
+/// The verdict that most of the examined operations bear out. When most of them are unexplained
+/// (the server may be unable to tell), but the machine by itself, without any store, holds its
+/// cores up often enough to make `machine_alone` of the share `beyond` the step's beginning, and
+/// that is most of it, then it is the machine's or its kernel's: `Machine`.
 #[must_use]
 pub fn judge(tally: &Tally, beyond: f64, machine_alone: f64) -> (Verdict, f64) {
     let mut by_verdict: Vec<(Verdict, f64)> = Vec::new();
@@ -273,5 +282,9 @@ pub fn judge(tally: &Tally, beyond: f64, machine_alone: f64) -> (Verdict, f64) {
     let most = by_verdict.into_iter().max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0)));
     let (verdict, share) = most.unwrap_or((Verdict::Unexplained, 1.0));
     let by_meter = if beyond > 0.0 { (machine_alone / beyond).min(1.0) } else { 0.0 };
-    if verdict == Verdict::Unexplained && by_meter >= MOST { (Verdict::Machine, by_meter) } else { (verdict, share) }
+    if verdict == Verdict::Unexplained && by_meter >= MOST {
+        (Verdict::Machine, by_meter)
+    } else {
+        (verdict, share)
+    }
 }

@@ -1,9 +1,11 @@
-//! Steps in the tail of a distribution: places where many operations take about as long, and hardly any a little less.
+//! Steps in the tail of a distribution: places where many operations take about as long, and hardly
+//! any a little less.
 //!
-//! On logarithmic axes the share of operations beyond a latency falls smoothly where delays have many small causes. One
-//! cause of its own duration (a timer's interrupt, a time slice, a retransmission) makes a step: the curve runs flat up to that
-//! duration, then drops. Over the logarithm of the latency such a step is a hill of the density, and that is what is looked for: a hill
-//! in the tail that rises above the valley before it by more than chance would have it.
+//! On logarithmic axes the share of operations beyond a latency falls smoothly where delays have
+//! many small causes. One cause of its own duration (a timer's interrupt, a time slice, a
+//! retransmission) makes a step: the curve runs flat up to that duration, then drops. Over the
+//! logarithm of the latency such a step is a hill of the density, and that is what is looked for: a
+//! hill in the tail that rises above the valley before it by more than chance would have it.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,8 +20,8 @@ pub const TAIL_FROM_MEDIANS: f64 = 1.5;
 /// Fewest operations that make a step.
 pub const MIN_COUNT: u64 = 20;
 
-/// A hill stands this many standard deviations above the valley before it. With some hundred bars to look at, three would find hills
-/// in every other smooth tail.
+/// A hill stands this many standard deviations above the valley before it. With some hundred bars
+/// to look at, three would find hills in every other smooth tail.
 const SIGNIFICANT: f64 = 5.0;
 
 /// A hill is at least this many times as high as the valley before it.
@@ -52,7 +54,9 @@ pub fn find(latencies: &Latencies) -> Vec<Cliff> {
     let counts = latencies.counts();
     let total = latencies.count();
     let tail = latencies.quantile(0.5) as f64 * TAIL_FROM_MEDIANS;
-    let (Some(&(first, _)), Some(&(last, _))) = (counts.first(), counts.last()) else { return Vec::new() };
+    let (Some(&(first, _)), Some(&(last, _))) = (counts.first(), counts.last()) else {
+        return Vec::new();
+    };
     let (low, high) = (bar_of(first), bar_of(last));
     let mut bars = vec![0_u64; high - low + 1];
     for &(ns, count) in &counts {
@@ -65,8 +69,15 @@ pub fn find(latencies: &Latencies) -> Vec<Cliff> {
         let count = hill.iter().map(|&(_, count)| count).sum();
         let at_ns = median(&hill, count);
         if count >= MIN_COUNT && at_ns as f64 >= tail {
-            let (from_ns, to_ns) = (hill.first().map_or(0, |one| one.0), hill.last().map_or(0, |one| one.0));
-            cliffs.push(Cliff { at_ns, from_ns, to_ns, count, share: count as f64 / total.max(1) as f64 });
+            let (from_ns, to_ns) =
+                (hill.first().map_or(0, |one| one.0), hill.last().map_or(0, |one| one.0));
+            cliffs.push(Cliff {
+                at_ns,
+                from_ns,
+                to_ns,
+                count,
+                share: count as f64 / total.max(1) as f64,
+            });
         }
     }
     cliffs.sort_by_key(|cliff| std::cmp::Reverse(cliff.count));
@@ -77,7 +88,9 @@ pub fn find(latencies: &Latencies) -> Vec<Cliff> {
 
 /// Hills behind the highest: the bar of the valley before each, and its own last one.
 fn hills(bars: &[u64]) -> Vec<[usize; 2]> {
-    let Some(main) = (0..bars.len()).max_by_key(|&at| (bars[at], std::cmp::Reverse(at))) else { return Vec::new() };
+    let Some(main) = (0..bars.len()).max_by_key(|&at| (bars[at], std::cmp::Reverse(at))) else {
+        return Vec::new();
+    };
     let mut hills = Vec::new();
     // The valley is the lowest bar since the last hill; a hill has begun when one stands out of it.
     let (mut valley, mut top) = (main, None);
@@ -103,7 +116,8 @@ fn hills(bars: &[u64]) -> Vec<[usize; 2]> {
     hills
 }
 
-/// From a bar on the way down, the first that is no higher than `low`, or the lowest before anything stands out again.
+/// From a bar on the way down, the first that is no higher than `low`, or the lowest before
+/// anything stands out again.
 fn foot(bars: &[u64], from: usize, low: u64) -> usize {
     let mut lowest = from;
     for at in from..bars.len() {
@@ -133,7 +147,11 @@ fn median(hill: &[(u64, u64)], count: u64) -> u64 {
     middle.map_or(0, |&(ns, _)| ns)
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "16 log10 of a u64 from 1 on is 0 to 309")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "16 log10 of a u64 from 1 on is 0 to 309"
+)]
 fn bar_of(ns: u64) -> usize {
     ((ns.max(1) as f64).log10() * BARS_PER_DECADE) as usize
 }

@@ -1,7 +1,9 @@
-//! A look around: what the threads' accounts, the server and the cores tell, to be compared with the look before.
+//! A look around: what the threads' accounts, the server and the cores tell, to be compared with
+//! the look before.
 //!
-//! A look costs some tens of microseconds, so it is taken only when something was seen, between operations, and one operation
-//! that does not count is made behind it, to have caches and queues as they were.
+//! A look costs some tens of microseconds, so it is taken only when something was seen, between
+//! operations, and one operation that does not count is made behind it, to have caches and queues
+//! as they were.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +14,8 @@ use super::causes::{Evidence, Seen};
 use crate::single::{Counters, Lap, Single};
 use sprat_measure::hist::nanos;
 
-/// Reading the interrupts of all cores may take this long. On a machine of many cores it takes longer: there they are left out.
+/// Reading the interrupts of all cores may take this long. On a machine of many cores it takes
+/// longer: there they are left out.
 const INTERRUPTS_LIMIT: Duration = Duration::from_micros(300);
 
 /// Readings of which the shortest is taken for how long it takes.
@@ -30,7 +33,8 @@ pub(super) struct Looker {
     cores: Cores,
     interrupts_told: bool,
     scale: Scale,
-    /// What a turn of the client's loop takes that nobody holds up, ns, and a round of the server's.
+    /// What a turn of the client's loop takes that nobody holds up, ns, and a round of the
+    /// server's.
     usual_turn: u64,
     usual_round: u64,
     last: Reading,
@@ -61,7 +65,14 @@ impl Looker {
         };
         let shortest = (0..TRIALS).filter_map(|_| trial()).min();
         let interrupts_told = shortest.is_some_and(|shortest| shortest <= INTERRUPTS_LIMIT);
-        Self { cores, interrupts_told, scale, usual_turn: 0, usual_round: 0, last: Reading::default() }
+        Self {
+            cores,
+            interrupts_told,
+            scale,
+            usual_turn: 0,
+            usual_round: 0,
+            last: Reading::default(),
+        }
     }
 
     /// Whether the cores' interrupts can be told here.
@@ -74,7 +85,8 @@ impl Looker {
         self.last.server.get("longest_round_ns").is_some()
     }
 
-    /// Learns what is usual, of `laps` in which nothing happened, and of the longest rounds between looks close together, ns.
+    /// Learns what is usual, of `laps` in which nothing happened, and of the longest rounds between
+    /// looks close together, ns.
     pub(super) fn learn(&mut self, usual_turn: u64, usual_round: u64) {
         (self.usual_turn, self.usual_round) = (usual_turn, usual_round);
     }
@@ -92,7 +104,11 @@ impl Looker {
         let now = Reading {
             client: ThreadAccount::read(),
             resent: single.resent(),
-            interrupts: if self.interrupts_told { interrupts().unwrap_or_default() } else { Vec::new() },
+            interrupts: if self.interrupts_told {
+                interrupts().unwrap_or_default()
+            } else {
+                Vec::new()
+            },
             server: single.counters()?,
         };
         let before = std::mem::replace(&mut self.last, now);
@@ -102,7 +118,9 @@ impl Looker {
             let (now, before) = (now.interrupts.get(core?)?, before.interrupts.get(core?)?);
             Some(now.saturating_sub(*before))
         };
-        let grown = |name: &str| Some(now.server.get(name)?.saturating_sub(before.server.get(name).unwrap_or(0)));
+        let grown = |name: &str| {
+            Some(now.server.get(name)?.saturating_sub(before.server.get(name).unwrap_or(0)))
+        };
         let sum = |names: &[&str]| names.iter().filter_map(|name| grown(name)).sum();
         let server = now.server.get("longest_round_ns").map(|longest| Seen {
             held_ns: longest.saturating_sub(self.usual_round),
@@ -150,7 +168,8 @@ impl Looker {
 }
 
 impl Change {
-    /// Whether each end's core had interrupts, and whether either thread had page faults: what comes about by chance.
+    /// Whether each end's core had interrupts, and whether either thread had page faults: what
+    /// comes about by chance.
     pub(super) fn by_chance(&self) -> [bool; 3] {
         let interrupts = |seen: Seen| seen.interrupts.is_some_and(|count| count > 0);
         let faults = self.client.faults + self.server.map_or(0, |seen| seen.faults);
@@ -166,10 +185,14 @@ fn interrupts() -> Option<Vec<u64>> {
 /// The sums of the columns of `/proc/interrupts`; cores that are off have none.
 fn count_interrupts(text: &str) -> Option<Vec<u64>> {
     let mut lines = text.lines();
-    let cores: Vec<usize> =
-        lines.next()?.split_whitespace().map(|name| name.strip_prefix("CPU")?.parse().ok()).collect::<Option<_>>()?;
+    let cores: Vec<usize> = lines
+        .next()?
+        .split_whitespace()
+        .map(|name| name.strip_prefix("CPU")?.parse().ok())
+        .collect::<Option<_>>()?;
     // A kernel cannot have more: what says so is something else.
-    let highest = cores.iter().copied().max().filter(|&core| core < rustix::thread::CpuSet::MAX_CPU)?;
+    let highest =
+        cores.iter().copied().max().filter(|&core| core < rustix::thread::CpuSet::MAX_CPU)?;
     let mut sums = vec![0_u64; highest + 1];
     for line in lines {
         let counts = line.split_whitespace().skip(1).map_while(|word| word.parse::<u64>().ok());

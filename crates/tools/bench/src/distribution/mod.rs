@@ -1,10 +1,14 @@
-//! The whole distribution of an operation's latency over several paths, the steps in its tail, and what they come from.
+//! The whole distribution of an operation's latency over several paths, the steps in its tail, and
+//! what they come from.
 //!
-//! - [`cliffs`] finds the steps; [`causes`] says what a single operation suffered from, and whose fault a step is.
-//! - `sample` makes the operations, `look` reads what the threads, the server and the cores tell of those that took long.
-//! - The [jitter meter](sprat_measure::jitter) runs before and after, on the same cores, while the servers are stopped, and beside on a core of its
-//!   own where there is one.
-//! - Results carry a label and everything that was counted, so that those of several hosts can be [set side by side](render::compared).
+//! - [`cliffs`] finds the steps; [`causes`] says what a single operation suffered from, and whose
+//!   fault a step is.
+//! - `sample` makes the operations, `look` reads what the threads, the server and the cores tell of
+//!   those that took long.
+//! - The [jitter meter](sprat_measure::jitter) runs before and after, on the same cores, while the
+//!   servers are stopped, and beside on a core of its own where there is one.
+//! - Results carry a label and everything that was counted, so that those of several hosts can be
+//!   [set side by side](render::compared).
 
 pub mod causes;
 pub mod cliffs;
@@ -80,7 +84,8 @@ pub struct Distributions {
     pub op: String,
     /// Bytes of an object.
     pub bytes: usize,
-    /// The machine without the store: what the jitter meter found on the client's core and on the server's.
+    /// The machine without the store: what the jitter meter found on the client's core and on the
+    /// server's.
     pub jitter: Vec<Jitter>,
     /// What it found beside the operations, on a core of its own, where there was one.
     pub beside: Option<Jitter>,
@@ -118,12 +123,21 @@ pub struct Explained {
     pub verdict_share: f64,
 }
 
-/// Measures the distribution over every path, turn by turn. `progress` is told what is about to be done.
+/// Measures the distribution over every path, turn by turn. `progress` is told what is about to be
+/// done.
 ///
 /// # Errors
 /// When a server cannot be started, or an operation is not answered as it should be.
-pub fn measure(settings: &Settings, over: &Over, progress: &mut dyn FnMut(&str)) -> Result<Distributions> {
-    ensure!((1..=MAX_BYTES).contains(&settings.bytes), "{} bytes: 1 to {MAX_BYTES} are possible", settings.bytes);
+pub fn measure(
+    settings: &Settings,
+    over: &Over,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Distributions> {
+    ensure!(
+        (1..=MAX_BYTES).contains(&settings.bytes),
+        "{} bytes: 1 to {MAX_BYTES} are possible",
+        settings.bytes
+    );
     ensure!(settings.samples > 0, "no samples are asked for");
     let lab = &settings.lab;
     let machine = Machine::describe();
@@ -133,15 +147,22 @@ pub fn measure(settings: &Settings, over: &Over, progress: &mut dyn FnMut(&str))
         // Of a cluster that runs elsewhere, or anywhere, the core is not known.
         Place { core: lab.setup.core, fifo: None },
     ];
-    let places = if matches!(over, Over::Own(..)) && lab.setup.core.is_some() { &places[..] } else { &places[..1] };
+    let places = if matches!(over, Over::Own(..)) && lab.setup.core.is_some() {
+        &places[..]
+    } else {
+        &places[..1]
+    };
     progress("the jitter meter, without the store");
     let before = meter(places, METERED)?;
-    let beside = spare_core(lab).map(|core| Meter::start(Place { core: Some(core), fifo: None })).transpose()?;
+    let beside = spare_core(lab)
+        .map(|core| Meter::start(Place { core: Some(core), fifo: None }))
+        .transpose()?;
     take_turns(settings, &mut paths, progress)?;
     let beside = beside.map(Meter::stop).transpose()?;
     progress("the jitter meter again");
     let after = meter(places, METERED)?;
-    let jitter: Vec<Jitter> = before.into_iter().zip(&after).map(|(before, after)| before.and(after)).collect();
+    let jitter: Vec<Jitter> =
+        before.into_iter().zip(&after).map(|(before, after)| before.and(after)).collect();
     let paths = paths.into_iter().map(|path| path.finish(&jitter)).collect::<Result<_>>()?;
     let op = if settings.write { "write" } else { "read" }.to_owned();
     Ok(Distributions {
@@ -179,12 +200,19 @@ fn start(settings: &Settings, over: &Over, progress: &mut dyn FnMut(&str)) -> Re
         Over::Own(program, transports) => {
             let start = |&transport: &Transport| {
                 progress(&format!("starting a server over {}", transport.word()));
-                let server = Sprat::new(program.clone(), transport, Mode::Spin).timed().launch(&lab.in_memory())?;
+                let server = Sprat::new(program.clone(), transport, Mode::Spin)
+                    .timed()
+                    .launch(&lab.in_memory())?;
                 let single = Single::new(Client::connect(&server.client_options())?)?;
                 let cores = Cores { client: lab.client_core, server: lab.setup.core };
                 let sampler = Sampler::new(single, objects(), settings.write, cores)?;
                 server.set_parked(true);
-                Ok(Running { name: transport.word().to_owned(), sampler, server: Some(server), cluster: None })
+                Ok(Running {
+                    name: transport.word().to_owned(),
+                    sampler,
+                    server: Some(server),
+                    cluster: None,
+                })
             };
             transports.iter().map(start).collect()
         }
@@ -195,7 +223,8 @@ fn start(settings: &Settings, over: &Over, progress: &mut dyn FnMut(&str)) -> Re
                     "no cluster answers at {coordinator}; start one with `sprat server -C {coordinator} --with-coordinator`"
                 )
             };
-            let single = Single::new(Client::connect(options).with_context(nobody)?).with_context(nobody)?;
+            let single =
+                Single::new(Client::connect(options).with_context(nobody)?).with_context(nobody)?;
             let name = single.transport().to_owned();
             let cores = Cores { client: lab.client_core, server: None };
             let sampler = Sampler::new(single, objects(), settings.write, cores)?;
@@ -204,14 +233,19 @@ fn start(settings: &Settings, over: &Over, progress: &mut dyn FnMut(&str)) -> Re
     }
 }
 
-fn take_turns(settings: &Settings, paths: &mut [Running], progress: &mut dyn FnMut(&str)) -> Result<()> {
+fn take_turns(
+    settings: &Settings,
+    paths: &mut [Running],
+    progress: &mut dyn FnMut(&str),
+) -> Result<()> {
     let lab = &settings.lab;
     let rounds = lab.rounds.max(1) as u64;
     let _pinned = Pinned::to(lab.client_core)?;
     let fifo = lab.client_fifo.map(Fifo::current_thread).transpose()?;
     for round in 0..rounds {
         // Each round in the other direction; and what the division leaves over is for the first.
-        let count = settings.samples / rounds + if round == 0 { settings.samples % rounds } else { 0 };
+        let count =
+            settings.samples / rounds + if round == 0 { settings.samples % rounds } else { 0 };
         for turn in 0..paths.len() {
             let index = if round % 2 == 0 { turn } else { paths.len() - 1 - turn };
             let path = &mut paths[index];
@@ -234,7 +268,10 @@ impl Running {
         server.iter().for_each(|server| server.set_parked(false));
         drop(sampler.single);
         drop(server);
-        cluster.map(|options| forget(&options)).transpose().context("dropping the table that was measured")?;
+        cluster
+            .map(|options| forget(&options))
+            .transpose()
+            .context("dropping the table that was measured")?;
         let cliffs = explain(&samples, jitter);
         Ok(Measured { name, samples, cliffs })
     }
@@ -246,8 +283,10 @@ fn explain(samples: &Samples, jitter: &[Jitter]) -> Vec<Explained> {
     let (median, mean) = (latencies.quantile(0.5), latencies.summary().mean);
     let explain = |cliff: Cliff| {
         let beyond = latencies.beyond(cliff.from_ns.saturating_sub(1));
-        // A core that is held up for so long, at any time while an operation is under way, holds that operation up.
-        let rate: f64 = jitter.iter().map(|one| one.rate_beyond(cliff.from_ns.saturating_sub(median))).sum();
+        // A core that is held up for so long, at any time while an operation is under way, holds
+        // that operation up.
+        let rate: f64 =
+            jitter.iter().map(|one| one.rate_beyond(cliff.from_ns.saturating_sub(median))).sum();
         let machine_alone = (rate * mean / 1e9).min(1.0);
         let tally: Tally = samples.tally(&cliff);
         let (verdict, verdict_share) = judge(&tally, beyond, machine_alone);
@@ -263,9 +302,11 @@ impl Distributions {
     /// # Errors
     /// When the file cannot be read, or is none of these.
     pub fn read(path: &Path) -> Result<Self> {
-        let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
-        let all: Self = serde_json::from_str(&text)
-            .with_context(|| format!("{}: not what `sprat bench distribution --out` writes", path.display()))?;
+        let text =
+            std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
+        let all: Self = serde_json::from_str(&text).with_context(|| {
+            format!("{}: not what `sprat bench distribution --out` writes", path.display())
+        })?;
         ensure!(
             all.format == FORMAT,
             "{}: of format {}, and this program reads {FORMAT}; measure again",

@@ -8,8 +8,9 @@ use sprat_units::figure;
 /// Points of a line at most: a drawing is 600 pixels wide.
 const POINTS: usize = 1_500;
 
-/// The share of operations that took longer than a latency, both axes logarithmic: a line for each path of each result, and for
-/// each result one for what its machine alone would do to operations of the first path.
+/// The share of operations that took longer than a latency, both axes logarithmic: a line for each
+/// path of each result, and for each result one for what its machine alone would do to operations
+/// of the first path.
 #[must_use]
 pub fn ccdf(all: &[&Distributions]) -> String {
     let mut lines = Vec::new();
@@ -18,7 +19,11 @@ pub fn ccdf(all: &[&Distributions]) -> String {
         for path in &one.paths {
             let latencies = &path.samples.latencies;
             least_share = least_share.min(1.0 / latencies.count().max(1) as f64);
-            lines.push(Line { name: name(one, &path.name, all.len()), points: beyond(latencies), filled: false });
+            lines.push(Line {
+                name: name(one, &path.name, all.len()),
+                points: beyond(latencies),
+                filled: false,
+            });
         }
         lines.extend(machine(one, all.len()));
     }
@@ -46,7 +51,10 @@ pub fn cdf(all: &[&Distributions]) -> String {
     for one in all {
         for path in &one.paths {
             let points = beyond(&path.samples.latencies);
-            let points = points.into_iter().map(|(x, share)| (x, (1.0 - 10_f64.powf(share)) * 100.0)).collect();
+            let points = points
+                .into_iter()
+                .map(|(x, share)| (x, (1.0 - 10_f64.powf(share)) * 100.0))
+                .collect();
             lines.push(Line { name: name(one, &path.name, all.len()), points, filled: false });
         }
     }

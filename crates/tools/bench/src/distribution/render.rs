@@ -30,13 +30,21 @@ impl Distributions {
     #[must_use]
     pub fn title(&self) -> String {
         let samples = self.paths.first().map_or(0, |path| path.samples.latencies.count());
-        let ends = if self.paths.iter().all(|path| path.samples.server_tells) { "both ends" } else { "the client" };
+        let ends = if self.paths.iter().all(|path| path.samples.server_tells) {
+            "both ends"
+        } else {
+            "the client"
+        };
         let label = if self.label.is_empty() { String::new() } else { format!("{}: ", self.label) };
         let size = figure::object_size(self.bytes);
-        format!("{label}{size} {}s, {samples} over each path, one at a time, {ends} spinning", self.op)
+        format!(
+            "{label}{size} {}s, {samples} over each path, one at a time, {ends} spinning",
+            self.op
+        )
     }
 
-    /// Lines for each path: its quantiles as they are, without what met preemption or steal, and without what met interrupts either.
+    /// Lines for each path: its quantiles as they are, without what met preemption or steal, and
+    /// without what met interrupts either.
     #[must_use]
     pub fn quantiles(&self) -> Table {
         let mut table = quantile_table("path", &["p99.9 / p50", "set apart"]);
@@ -48,8 +56,10 @@ impl Distributions {
                     Apart::Interrupts => "  interrupts set apart too".to_owned(),
                 };
                 let latencies = path.samples.without(apart);
-                let ratio = latencies.quantile(0.999) as f64 / latencies.quantile(0.5).max(1) as f64;
-                let share = apart.hit_by().map_or_else(String::new, |_| percent(path.samples.share(apart)));
+                let ratio =
+                    latencies.quantile(0.999) as f64 / latencies.quantile(0.5).max(1) as f64;
+                let share =
+                    apart.hit_by().map_or_else(String::new, |_| percent(path.samples.share(apart)));
                 let last = vec![format!("{}x", figure::digits(ratio)), share];
                 table.row([quantile_cells(name, &latencies), last].concat());
             }
@@ -60,7 +70,16 @@ impl Distributions {
     /// A line for each step of each path.
     #[must_use]
     pub fn cliffs(&self) -> Table {
-        let mut table = Table::new(&["cliff", "at", "share", "beyond", "machine alone", "verdict", "of", "examined"]);
+        let mut table = Table::new(&[
+            "cliff",
+            "at",
+            "share",
+            "beyond",
+            "machine alone",
+            "verdict",
+            "of",
+            "examined",
+        ]);
         for path in &self.paths {
             for found in &path.cliffs {
                 table.row(vec![
@@ -89,8 +108,10 @@ impl Distributions {
                 notes.push(format!("{name} at {at}: {}", causes(&found.causes, path)));
             }
             let all = samples.causes_beyond(0);
-            let told: Vec<String> = all.iter().map(|(cause, count)| format!("{} {count}", cause.words())).collect();
-            let told = if told.is_empty() { String::new() } else { format!(": {}", told.join(", ")) };
+            let told: Vec<String> =
+                all.iter().map(|(cause, count)| format!("{} {count}", cause.words())).collect();
+            let told =
+                if told.is_empty() { String::new() } else { format!(": {}", told.join(", ")) };
             let none = if cliffs.is_empty() { "no cliff; " } else { "" };
             notes.push(format!("{name}: {none}{} examined in all{told}", samples.examined.len()));
             if !samples.server_tells {
@@ -118,7 +139,10 @@ impl Distributions {
         let title = "the machine without the store, by the jitter meter: client's core, server's";
         text += &format!("\n{title}\n\n{}", jitter::table(&self.jitter));
         if let Some(beside) = &self.beside {
-            text += &format!("\nbeside the operations\n\n{}", jitter::table(std::slice::from_ref(beside)));
+            text += &format!(
+                "\nbeside the operations\n\n{}",
+                jitter::table(std::slice::from_ref(beside))
+            );
         }
         text
     }
@@ -127,10 +151,16 @@ impl Distributions {
     pub fn report(&self, report: &mut Report) {
         report.table(&self.title(), &self.quantiles());
         report.figure("The share of operations that took longer", &super::picture::ccdf(&[self]));
-        report.figure("The share of operations that took as long at most", &super::picture::cdf(&[self]));
+        report.figure(
+            "The share of operations that took as long at most",
+            &super::picture::cdf(&[self]),
+        );
         report.table("Cliffs: steps in the tail, and what they come from", &self.cliffs());
         self.notes().iter().for_each(|note| report.note(note));
-        report.table("The machine without the store, by the jitter meter", &jitter::table(&self.jitter));
+        report.table(
+            "The machine without the store, by the jitter meter",
+            &jitter::table(&self.jitter),
+        );
         if let Some(beside) = &self.beside {
             report.table("Beside the operations", &jitter::table(std::slice::from_ref(beside)));
         }
@@ -140,7 +170,10 @@ impl Distributions {
 /// Several results side by side: a line for each path of each.
 #[must_use]
 pub fn compared(all: &[Distributions]) -> Table {
-    let mut table = quantile_table("label, path", &["operation", "p99.9 set apart", "cliffs: at, share, verdict"]);
+    let mut table = quantile_table(
+        "label, path",
+        &["operation", "p99.9 set apart", "cliffs: at, share, verdict"],
+    );
     for one in all {
         for path in &one.paths {
             let cliffs = path.cliffs.iter().map(|found| {
@@ -188,7 +221,8 @@ fn percent(share: f64) -> String {
 fn causes(causes: &[(Cause, f64)], path: &Measured) -> String {
     let named = causes.iter().take(CAUSES).map(|&(cause, share)| {
         let chance = path.samples.chance.of(cause);
-        let chance = chance.map_or_else(String::new, |chance| format!(" (by chance {:.0} %)", chance * 100.0));
+        let chance = chance
+            .map_or_else(String::new, |chance| format!(" (by chance {:.0} %)", chance * 100.0));
         format!("{} {:.0} %{chance}", cause.words(), share * 100.0)
     });
     let named = named.collect::<Vec<_>>().join(", ");

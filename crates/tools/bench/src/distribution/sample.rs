@@ -16,7 +16,8 @@ use sprat_measure::hist::{Latencies, nanos};
 /// Operations before each turn that do not count, and tell what is usual.
 const WARM_UP: usize = 2_000;
 
-/// Looks close together that tell how long a usual round of the server takes, and operations between two of them.
+/// Looks close together that tell how long a usual round of the server takes, and operations
+/// between two of them.
 const USUAL_LOOKS: usize = 16;
 const USUAL_OPERATIONS: usize = 8;
 
@@ -26,10 +27,12 @@ const MAX_EXAMINED: usize = 50_000;
 /// Share of operations beyond which one is examined. More would make the run one of looks.
 const EXAMINED_FROM: f64 = 0.99;
 
-/// But whatever takes this many medians is examined, even where more than that share does: on a machine that is not quiet.
+/// But whatever takes this many medians is examined, even where more than that share does: on a
+/// machine that is not quiet.
 const EXAMINED_FROM_MEDIANS: u64 = 8;
 
-/// A look after so many operations at the latest: what is seen then at one of them cannot be of long before.
+/// A look after so many operations at the latest: what is seen then at one of them cannot be of
+/// long before.
 const LOOK_EVERY: u64 = 512;
 
 /// Numbers of objects advance by this, a prime, so that neighbours in time are none in memory.
@@ -55,7 +58,8 @@ pub struct Samples {
     pub interrupts_told: bool,
 }
 
-/// What looks saw in times when no operation took long: as often as that, a cause that has no duration of its own is named by chance.
+/// What looks saw in times when no operation took long: as often as that, a cause that has no
+/// duration of its own is named by chance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Chance {
     /// Such looks.
@@ -81,7 +85,12 @@ pub(super) struct Sampler {
 
 impl Sampler {
     /// Fills the table with `objects`.
-    pub(super) fn new(mut single: Single, objects: Objects, write: bool, cores: Cores) -> Result<Self> {
+    pub(super) fn new(
+        mut single: Single,
+        objects: Objects,
+        write: bool,
+        cores: Cores,
+    ) -> Result<Self> {
         single.fill(&objects)?;
         let scale = Scale::measure();
         let looker = Looker::new(cores, scale);
@@ -110,7 +119,8 @@ impl Sampler {
             if long || since_look >= LOOK_EVERY {
                 let change = self.looker.look(&mut self.single)?;
                 if long {
-                    let cause = self.looker.evidence(&lap, ns.saturating_sub(median), &change).cause();
+                    let cause =
+                        self.looker.evidence(&lap, ns.saturating_sub(median), &change).cause();
                     self.found.examined.push((ns, cause));
                 } else if ns < examined_from {
                     self.found.chance.add(change.by_chance());
@@ -143,15 +153,23 @@ impl Sampler {
             rounds.extend(self.looker.longest_round());
         }
         let turns = laps.iter().map(|lap| nanos(self.scale, lap.longest_turn)).collect();
-        // A machine that is not quiet holds the server up in most of these times; in some it does not.
+        // A machine that is not quiet holds the server up in most of these times; in some it does
+        // not.
         self.looker.learn(quantile(turns, 0.5), rounds.into_iter().min().unwrap_or(0));
         self.operate()?;
         self.looker.settle();
         let totals: Vec<u64> = laps.iter().map(|lap| nanos(self.scale, lap.total)).collect();
         let median = quantile(totals.clone(), 0.5);
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a time of some us")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a time of some us"
+        )]
         let tail = (median as f64 * TAIL_FROM_MEDIANS) as u64;
-        Ok((median, quantile(totals, EXAMINED_FROM).clamp(tail, (median * EXAMINED_FROM_MEDIANS).max(tail))))
+        Ok((
+            median,
+            quantile(totals, EXAMINED_FROM).clamp(tail, (median * EXAMINED_FROM_MEDIANS).max(tail)),
+        ))
     }
 }
 
@@ -162,7 +180,8 @@ impl Chance {
         counts.into_iter().zip(seen).for_each(|(count, seen)| *count += u64::from(seen));
     }
 
-    /// The share of looks, 0 to 1, that would have named `cause` for an end that was held up by something else.
+    /// The share of looks, 0 to 1, that would have named `cause` for an end that was held up by
+    /// something else.
     #[must_use]
     pub fn of(&self, cause: Cause) -> Option<f64> {
         use super::causes::End;
@@ -186,7 +205,8 @@ impl Samples {
         self.less(|cause| apart.takes(cause)).expect("sound, as measured and as read")
     }
 
-    /// Whether every operation that was examined is counted. Of a file from elsewhere that must be asked.
+    /// Whether every operation that was examined is counted. Of a file from elsewhere that must be
+    /// asked.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         self.less(|_| true).is_some()
@@ -210,7 +230,10 @@ impl Samples {
         let mut tally = Tally::default();
         // Steps are told by the histogram, whose bars are 1/1000 wide.
         let within = |ns: u64| ns <= cliff.to_ns && ns.saturating_add(ns / 500) >= cliff.from_ns;
-        self.examined.iter().filter(|&&(ns, _)| within(ns)).for_each(|&(_, cause)| tally.add(cause));
+        self.examined
+            .iter()
+            .filter(|&&(ns, _)| within(ns))
+            .for_each(|&(_, cause)| tally.add(cause));
         tally
     }
 
@@ -229,7 +252,11 @@ impl Samples {
 
 fn quantile(mut values: Vec<u64>, share: f64) -> u64 {
     values.sort_unstable();
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a place in a list of some thousands")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a place in a list of some thousands"
+    )]
     let at = (values.len() as f64 * share) as usize;
     values.get(at.min(values.len().saturating_sub(1))).copied().unwrap_or(0)
 }

@@ -1,5 +1,5 @@
-//! A click on a link until the file is there, in real browsers of an ordinary user, far away: through our extension, and by the browser
-//! itself.
+//! A click on a link until the file is there, in real browsers of an ordinary user, far away:
+//! through our extension, and by the browser itself.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -50,8 +50,8 @@ const FASTER: f64 = 3.0;
 /// How much faster where windows are large.
 const AS_FAST: f64 = 1.0;
 
-/// Share of the path's rate, from the click on, that a file of [`LONG`] bytes or more is to get: the
-/// figure published for the Data Accelerator.
+/// Share of the path's rate, from the click on, that a file of [`LONG`] bytes or more is to get:
+/// the figure published for the Data Accelerator.
 const FILLED: f64 = 0.8;
 const LONG: u64 = 1_000_000_000;
 
@@ -107,8 +107,10 @@ struct Turn {
 
 /// See the module.
 pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()> {
-    let kinds: Vec<Kind> =
-        [Kind::Firefox, Kind::Chromium].into_iter().filter(|kind| kind.program().is_some()).collect();
+    let kinds: Vec<Kind> = [Kind::Firefox, Kind::Chromium]
+        .into_iter()
+        .filter(|kind| kind.program().is_some())
+        .collect();
     if !kinds.contains(&Kind::Firefox) {
         bail!("Firefox is not installed; scripts/setup does that");
     }
@@ -120,7 +122,10 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
     for &bytes in if settings.full { BYTES_FULL } else { BYTES } {
         let (_folder, at) = folder(settings)?;
         make(&at.join(NAME), bytes)?;
-        std::fs::write(at.join("index.html"), format!("<!DOCTYPE html><a href=\"{NAME}\" download>file</a>"))?;
+        std::fs::write(
+            at.join("index.html"),
+            format!("<!DOCTYPE html><a href=\"{NAME}\" download>file</a>"),
+        )?;
         let mut results: Vec<Vec<f64>> = turns.iter().map(|_| Vec::new()).collect();
         for _ in 0..settings.lab.rounds {
             for (turn, results) in turns.iter().zip(&mut results) {
@@ -145,14 +150,22 @@ fn fetched(settings: &Settings, turn: Turn, at: &Path, bytes: u64) -> Result<f64
         net.hosts.iter().try_for_each(plain)?;
     }
     let from: IpAddr = net.address(0, false);
-    let serving = Serving::start(turn.way.server(), &net.hosts[0], from, &settings.program, at, at)?;
+    let serving =
+        Serving::start(turn.way.server(), &net.hosts[0], from, &settings.program, at, at)?;
     let (url, program, source) = (serving.url(), settings.program.clone(), at.join(NAME));
     let within = settings.lab.setup.data.clone();
     net.hosts[1].run(move || clicked(turn, &url, &program, &within, &source, bytes))
 }
 
 /// On the browser's host: a browser of a new user's is started, and one link clicked on.
-fn clicked(turn: Turn, url: &str, program: &Path, within: &Path, source: &Path, bytes: u64) -> Result<f64> {
+fn clicked(
+    turn: Turn,
+    url: &str,
+    program: &Path,
+    within: &Path,
+    source: &Path,
+    bytes: u64,
+) -> Result<f64> {
     let Turn { kind, way, .. } = turn;
     let mut user = User::new(program, within, Some(USER))?;
     user.trust(url.trim_end_matches('/'));
@@ -171,7 +184,8 @@ fn clicked(turn: Turn, url: &str, program: &Path, within: &Path, source: &Path, 
     let watch = std::thread::spawn(move || arrival(&watched, bytes, begun));
     browser.click(&way.link())?;
     let seconds = watch.join().map_err(|_| anyhow!("a thread panicked; its message is above"))?;
-    let seconds = seconds.with_context(|| format!("{kind}, {}, which has {:?}", way.title(), user.names()))?;
+    let seconds = seconds
+        .with_context(|| format!("{kind}, {}, which has {:?}", way.title(), user.names()))?;
     ensure!(same(&file, source)?, "{kind}, {}: another file has come", way.title());
     if way == Way::Extension {
         browser.popup()?;
@@ -214,7 +228,8 @@ fn same(one: &Path, other: &Path) -> Result<bool> {
 
 fn tell(bytes: u64, turns: &[Turn], results: &[Vec<f64>], findings: &mut Findings) {
     let size = figure::decimal_bytes(bytes as f64);
-    let mut table = Table::new(&["browser", "system", "fetched by", "seconds, median", "all rounds"]);
+    let mut table =
+        Table::new(&["browser", "system", "fetched by", "seconds, median", "all rounds"]);
     for (turn, results) in turns.iter().zip(results) {
         table.row(vec![
             turn.kind.to_string(),
@@ -226,7 +241,9 @@ fn tell(bytes: u64, turns: &[Turn], results: &[Vec<f64>], findings: &mut Finding
     }
     findings.table(&format!("{size} by a click, 200 ms away"), table);
     let of = |like: Turn, way: Way| {
-        let found = turns.iter().position(|turn| turn.kind == like.kind && turn.plain == like.plain && turn.way == way);
+        let found = turns
+            .iter()
+            .position(|turn| turn.kind == like.kind && turn.plain == like.plain && turn.way == way);
         let seconds = found.and_then(|at| median(results[at].clone()))?;
         Some(bytes as f64 * 8e-9 / seconds)
     };
@@ -237,11 +254,21 @@ fn tell(bytes: u64, turns: &[Turn], results: &[Vec<f64>], findings: &mut Finding
             true => ("systems as they come", Goal::RatioAtLeast(FASTER)),
             false => ("windows of 1 GB", Goal::RatioAtLeast(AS_FAST)),
         };
-        let name = format!("{size} by a click in {}, 200 ms, {system}: vs the better of its own", turn.kind);
+        let name = format!(
+            "{size} by a click in {}, 200 ms, {system}: vs the better of its own",
+            turn.kind
+        );
         findings.row(&name, of(*turn, Way::Extension), best, "Gb/s", goal);
         if bytes >= LONG {
-            let name = format!("{size} by a click in {}, 200 ms, {system}: vs the path's rate", turn.kind);
-            findings.row(&name, of(*turn, Way::Extension), Some(RATE), "Gb/s", Goal::RatioAtLeast(FILLED));
+            let name =
+                format!("{size} by a click in {}, 200 ms, {system}: vs the path's rate", turn.kind);
+            findings.row(
+                &name,
+                of(*turn, Way::Extension),
+                Some(RATE),
+                "Gb/s",
+                Goal::RatioAtLeast(FILLED),
+            );
         }
     }
 }

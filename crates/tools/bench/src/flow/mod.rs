@@ -1,4 +1,5 @@
-//! The mover, beside what people use: through a long fat pipe of the lab's, between hosts of the benchmark's own.
+//! The mover, beside what people use: through a long fat pipe of the lab's, between hosts of the
+//! benchmark's own.
 
 mod browser;
 mod path;

@@ -1,4 +1,5 @@
-//! The controller of dynamic pacing beside BBR and CUBIC: on a path by itself, with accidents and with a shallow buffer; and with another on it.
+//! The controller of dynamic pacing beside BBR and CUBIC: on a path by itself, with accidents and
+//! with a shallow buffer; and with another on it.
 
 use std::time::{Duration, Instant};
 
@@ -37,7 +38,8 @@ const TOGETHER: Duration = Duration::from_secs(20);
 /// Round trips after which the path is to be filled again.
 const BACK: u32 = 20;
 
-/// The share of the path that a stream is to have by itself, %; and with another, of its fair share.
+/// The share of the path that a stream is to have by itself, %; and with another, of its fair
+/// share.
 const ALONE: f64 = 90.0;
 const FAIR: f64 = 20.0;
 
@@ -48,8 +50,11 @@ fn rate(settings: &Settings) -> f64 {
 }
 
 fn net(settings: &Settings, buffer: u64, loss: f64) -> Result<Net> {
-    let loss =
-        if loss > 0.0 { Loss::Random(Probability::new(loss / 100.0).context("a share of one")?) } else { Loss::None };
+    let loss = if loss > 0.0 {
+        Loss::Random(Probability::new(loss / 100.0).context("a share of one")?)
+    } else {
+        Loss::None
+    };
     let there = Line { rate: gigabits(rate(settings)), buffer, loss, ..delayed(ROUND_TRIP / 2) };
     Net::pair(there, delayed(ROUND_TRIP / 2))
 }
@@ -60,10 +65,13 @@ fn way(congestion: Congestion) -> Way {
 
 /// One stream by itself.
 pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()> {
-    let mut table = Table::new(&["path", "stream", "share of it, %", "lost at the buffer", "lost by accident"]);
-    let paths = [(DEEP, 0.0), (SHALLOW, 0.0), (DEEP, 0.01), (SHALLOW, 0.01), (DEEP, 0.1), (SHALLOW, 0.1)];
+    let mut table =
+        Table::new(&["path", "stream", "share of it, %", "lost at the buffer", "lost by accident"]);
+    let paths =
+        [(DEEP, 0.0), (SHALLOW, 0.0), (DEEP, 0.01), (SHALLOW, 0.01), (DEEP, 0.1), (SHALLOW, 0.1)];
     for (buffer, loss) in paths {
-        let name = format!("{} Gb/s, 200 ms, {} MB, {loss} % lost", rate(settings), buffer / 1_000_000);
+        let name =
+            format!("{} Gb/s, 200 ms, {} MB, {loss} % lost", rate(settings), buffer / 1_000_000);
         let mut best_peer: Option<f64> = None;
         let mut ours = None;
         for congestion in EACH {
@@ -103,8 +111,15 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
 /// Each beside a CUBIC stream that comes and goes.
 pub(super) fn share(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let most = rate(settings) * payload_share(false);
-    let mut table =
-        Table::new(&["path", "stream", "alone, %", "beside cubic, %", "cubic, %", "Jain", "20 round trips later, %"]);
+    let mut table = Table::new(&[
+        "path",
+        "stream",
+        "alone, %",
+        "beside cubic, %",
+        "cubic, %",
+        "Jain",
+        "20 round trips later, %",
+    ]);
     for buffer in [DEEP, SHALLOW] {
         for congestion in EACH {
             let net = net(settings, buffer, 0.0)?;
@@ -112,7 +127,10 @@ pub(super) fn share(settings: &Settings, findings: &mut Findings) -> Result<()> 
             let share = |streams: &Streams, time: Duration| {
                 let (begun, before) = (Instant::now(), streams.received()[0]);
                 pause(time);
-                (streams.received()[0] - before) as f64 * 8e-9 / begun.elapsed().as_secs_f64() / most * 100.0
+                (streams.received()[0] - before) as f64 * 8e-9
+                    / begun.elapsed().as_secs_f64()
+                    / most
+                    * 100.0
             };
             pause(GROWTH);
             let alone = share(&one, Duration::from_secs(2));
@@ -121,13 +139,20 @@ pub(super) fn share(settings: &Settings, findings: &mut Findings) -> Result<()> 
             let (begun, before) = (Instant::now(), [one.received()[0], other.received()[0]]);
             pause(TOGETHER);
             let shares = [(&one, before[0]), (&other, before[1])].map(|(streams, before)| {
-                (streams.received()[0] - before) as f64 * 8e-9 / begun.elapsed().as_secs_f64() / most * 100.0
+                (streams.received()[0] - before) as f64 * 8e-9
+                    / begun.elapsed().as_secs_f64()
+                    / most
+                    * 100.0
             });
             other.finish()?;
             pause(BACK * ROUND_TRIP);
             let back = share(&one, Duration::from_secs(2));
             one.finish()?;
-            let name = format!("{} Gb/s, 200 ms, {} MB, {congestion} beside cubic", rate(settings), buffer / 1_000_000);
+            let name = format!(
+                "{} Gb/s, 200 ms, {} MB, {congestion} beside cubic",
+                rate(settings),
+                buffer / 1_000_000
+            );
             let judged = |goal| if congestion == Congestion::Weir { goal } else { Goal::Shown };
             findings.row(
                 &format!("{name}: off its fair share"),

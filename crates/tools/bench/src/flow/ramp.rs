@@ -1,4 +1,5 @@
-//! A gigabyte from far away, by what people use and by ours, in turns: how long it takes, and what it costs.
+//! A gigabyte from far away, by what people use and by ours, in turns: how long it takes, and what
+//! it costs.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -24,7 +25,8 @@ const ROUND_TRIP: Duration = Duration::from_millis(200);
 const RATE: f64 = 10.0;
 const BUFFER: u64 = 128_000_000;
 
-/// How much better than the peers' best, and than plain curl; and the share of their processor time.
+/// How much better than the peers' best, and than plain curl; and the share of their processor
+/// time.
 const FASTER: f64 = 1.5;
 const FASTER_THAN_PLAIN: f64 = 10.0;
 const CHEAPER: f64 = 0.5;
@@ -110,8 +112,15 @@ fn tell(bytes: u64, turns: &[Turn], results: &[Vec<Fetched>], findings: &mut Fin
     let rate = |turn| of(turn, |run| run.seconds).map(|seconds| gigabytes * 8.0 / seconds);
     let sender = |turn| of(turn, |run| run.sender).map(|seconds| seconds / gigabytes);
     let receiver = |turn| of(turn, |run| run.receiver).map(|seconds| seconds / gigabytes);
-    let mut table =
-        Table::new(&["fetched by", "from", "system", "seconds", "Gb/s", "sender CPU s/GB", "receiver CPU s/GB"]);
+    let mut table = Table::new(&[
+        "fetched by",
+        "from",
+        "system",
+        "seconds",
+        "Gb/s",
+        "sender CPU s/GB",
+        "receiver CPU s/GB",
+    ]);
     for &turn in turns {
         let figure = |figure: Option<f64>| figure.map_or("-".to_owned(), figure::digits);
         table.row(vec![
@@ -128,8 +137,10 @@ fn tell(bytes: u64, turns: &[Turn], results: &[Vec<Fetched>], findings: &mut Fin
     let ours = Turn::new(Server::Sprat, Client::Sprat);
     let nginx = |client| Turn::new(Server::Nginx, client);
     let best = PEERS.into_iter().filter_map(|peer| rate(nginx(peer))).reduce(f64::max);
-    let several =
-        STREAMS.map(|count| rate(Turn::new(Server::Sprat, Client::SpratStreams(count)))).into_iter().flatten();
+    let several = STREAMS
+        .map(|count| rate(Turn::new(Server::Sprat, Client::SpratStreams(count))))
+        .into_iter()
+        .flatten();
     let name = format!("{gigabytes} GB at 200 ms");
     let mut vs_best = |how: &str, ours| {
         let name = format!("{name}{how}: vs the best of curl, aria2, axel, rclone");
@@ -153,7 +164,11 @@ fn tell(bytes: u64, turns: &[Turn], results: &[Vec<Fetched>], findings: &mut Fin
     for (how, ours) in [("", ours), (", a file that was sent before", again)] {
         for server in [Server::Nginx, Server::Rclone] {
             for client in [Client::Curl, Client::Rclone] {
-                let row = format!("{name}{how}: sender's processor, vs {} to {}", server.name(), client.name());
+                let row = format!(
+                    "{name}{how}: sender's processor, vs {} to {}",
+                    server.name(),
+                    client.name()
+                );
                 findings.row(&row, sender(ours), sender(Turn::new(server, client)), "s/GB", goal);
             }
         }

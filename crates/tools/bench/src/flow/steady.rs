@@ -1,4 +1,5 @@
-//! The steady state: what a long transfer gets of a pipe once it has grown, from memory to memory and from disk to disk.
+//! The steady state: what a long transfer gets of a pipe once it has grown, from memory to memory
+//! and from disk to disk.
 
 use std::fs::File;
 use std::path::Path;
@@ -76,7 +77,11 @@ pub(super) fn memory(settings: &Settings, findings: &mut Findings) -> Result<()>
     make(&files.path().join("file"), bytes)?;
     let ways = rates.iter().flat_map(|&rate| {
         let ours = |v6| Way { rate, v6, server: Server::Sprat, client: Client::Sprat };
-        [ours(false), ours(true), Way { server: Server::Nginx, client: Client::Curl, ..ours(false) }]
+        [
+            ours(false),
+            ours(true),
+            Way { server: Server::Nginx, client: Client::Curl, ..ours(false) },
+        ]
     });
     let mut results: Vec<Rounds> = ways.map(|way| (way, Vec::new())).collect();
     for _ in 0..settings.lab.rounds {
@@ -89,10 +94,17 @@ pub(super) fn memory(settings: &Settings, findings: &mut Findings) -> Result<()>
         table(&results, bytes),
     );
     for (way, moved) in results.iter().filter(|(way, _)| way.client == Client::Sprat) {
-        let curl = results.iter().find(|(other, _)| other.rate == way.rate && other.client == Client::Curl);
-        let share = |way: &Way, moved: &[Moved]| gbits(moved).map(|gbits| gbits / way.most() * 100.0);
+        let curl = results
+            .iter()
+            .find(|(other, _)| other.rate == way.rate && other.client == Client::Curl);
+        let share =
+            |way: &Way, moved: &[Moved]| gbits(moved).map(|gbits| gbits / way.most() * 100.0);
         let peer = curl.and_then(|(way, moved)| share(way, moved));
-        let name = format!("memory to memory, {} Gb/s, 200 ms, {}: of the pipe, and curl", way.rate, way.family());
+        let name = format!(
+            "memory to memory, {} Gb/s, 200 ms, {}: of the pipe, and curl",
+            way.rate,
+            way.family()
+        );
         findings.row(&name, share(way, moved), peer, "%", Goal::AtLeast(OF_MEMORY));
     }
     findings.note(format!(
@@ -105,13 +117,16 @@ pub(super) fn memory(settings: &Settings, findings: &mut Findings) -> Result<()>
 
 /// Disk to disk, one stream, past both page caches.
 pub(super) fn disk(settings: &Settings, findings: &mut Findings) -> Result<()> {
-    let (bytes, rate) = if settings.full { (BYTES_FULL, DISK_RATE_FULL) } else { (BYTES, DISK_RATE) };
+    let (bytes, rate) =
+        if settings.full { (BYTES_FULL, DISK_RATE_FULL) } else { (BYTES, DISK_RATE) };
     let (_folder, at) = folder(settings)?;
     let (file, to) = (at.join("file"), at.join("fetched"));
     make(&file, bytes)?;
     let ours = Way { rate, v6: false, server: Server::Sprat, client: Client::Sprat };
-    let mut results: Vec<Rounds> =
-        vec![(ours, Vec::new()), (Way { server: Server::Nginx, client: Client::Curl, ..ours }, Vec::new())];
+    let mut results: Vec<Rounds> = vec![
+        (ours, Vec::new()),
+        (Way { server: Server::Nginx, client: Client::Curl, ..ours }, Vec::new()),
+    ];
     let mut disks = Vec::new();
     for _ in 0..settings.lab.rounds {
         disks.push(shared_disks(&at)?);
@@ -155,10 +170,12 @@ fn table(results: &[Rounds], bytes: u64) -> Table {
         "receiver CPU s/GB",
     ]);
     for (way, moved) in results {
-        let of =
-            |what: fn(&Moved) -> f64| median(moved.iter().map(what).collect()).map_or("-".to_owned(), figure::digits);
+        let of = |what: fn(&Moved) -> f64| {
+            median(moved.iter().map(what).collect()).map_or("-".to_owned(), figure::digits)
+        };
         let per_gigabyte = |what: fn(&Moved) -> f64| {
-            median(moved.iter().map(|moved| what(moved) / gigabytes).collect()).map_or("-".to_owned(), figure::digits)
+            median(moved.iter().map(|moved| what(moved) / gigabytes).collect())
+                .map_or("-".to_owned(), figure::digits)
         };
         table.row(vec![
             way.client.name(),
@@ -189,12 +206,23 @@ impl Way {
 
     /// Moves the file through a pipe of its own, whose buffer holds what the pipe does.
     fn moved(&self, settings: &Settings, files: &Path, notes: &Path, to: &Path) -> Result<Moved> {
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "some megabytes")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "some megabytes"
+        )]
         let buffer = (self.rate * 1e9 / 8.0 * ROUND_TRIP.as_secs_f64()) as u64;
         let there = Line { rate: gigabits(self.rate), buffer, ..delayed(ROUND_TRIP / 2) };
         let net = Net::pair(there, delayed(ROUND_TRIP / 2))?;
         let program = &settings.program;
-        let serving = Serving::start(self.server, &net.hosts[0], net.address(0, self.v6), program, files, notes)?;
+        let serving = Serving::start(
+            self.server,
+            &net.hosts[0],
+            net.address(0, self.v6),
+            program,
+            files,
+            notes,
+        )?;
         let bytes = std::fs::metadata(files.join("file"))?.len();
         let begun = Instant::now();
         let mut looks = Vec::new();
@@ -203,12 +231,16 @@ impl Way {
             Ok(())
         };
         let fetched = serving.fetch_watched(self.client, &net.hosts[1], "file", to, LOOK, look)?;
-        Ok(Moved { gbits: steady(&looks, bytes).context("it was over before windows had grown")?, fetched })
+        Ok(Moved {
+            gbits: steady(&looks, bytes).context("it was over before windows had grown")?,
+            fetched,
+        })
     }
 }
 
-/// Payload a second between [`GROWTH`] and the [`END`], Gb/s, of a transfer of so many bytes. What left the line also has headers and what
-/// was sent again: the same share of it all the time, as far as this is told.
+/// Payload a second between [`GROWTH`] and the [`END`], Gb/s, of a transfer of so many bytes. What
+/// left the line also has headers and what was sent again: the same share of it all the time, as
+/// far as this is told.
 fn steady(looks: &[(Duration, u64)], bytes: u64) -> Option<f64> {
     let all = looks.last()?.1;
     let counted = |look: &&(Duration, u64)| look.0 >= GROWTH && (look.1 as f64) < all as f64 * END;
@@ -217,7 +249,8 @@ fn steady(looks: &[(Duration, u64)], bytes: u64) -> Option<f64> {
     Some((last.1 - first.1) as f64 / all as f64 * bytes as f64 * 8e-9 / seconds)
 }
 
-/// What fio reads and writes at the same time in a folder, past the page cache: the less of both, Gb/s.
+/// What fio reads and writes at the same time in a folder, past the page cache: the less of both,
+/// Gb/s.
 fn shared_disks(folder: &Path) -> Result<f64> {
     let place = folder.display();
     let common = [
@@ -232,13 +265,22 @@ fn shared_disks(folder: &Path) -> Result<f64> {
     let mut command = Command::new("fio");
     command.args(common).arg(format!("--runtime={}", DISK_TIME.as_secs()));
     for (name, direction) in [("reads", "read"), ("writes", "write")] {
-        command.args([format!("--name={name}"), format!("--rw={direction}"), format!("--filename={place}/fio-{name}")]);
+        command.args([
+            format!("--name={name}"),
+            format!("--rw={direction}"),
+            format!("--filename={place}/fio-{name}"),
+        ]);
     }
     let output = command.output().context("starting fio; scripts/setup installs it")?;
     for name in ["reads", "writes"] {
         let _ = std::fs::remove_file(folder.join(format!("fio-{name}"))); // fio may not have come so far
     }
-    ensure!(output.status.success(), "fio: {}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim());
+    ensure!(
+        output.status.success(),
+        "fio: {}: {}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr).trim()
+    );
     let report: Value = serde_json::from_slice(&output.stdout).context("what fio says")?;
     let rate = |job: usize, direction: &str| report["jobs"][job][direction]["bw_bytes"].as_f64();
     let (reads, writes) = rate(0, "read").zip(rate(1, "write")).context("fio tells no rates")?;

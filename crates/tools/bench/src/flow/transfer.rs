@@ -26,7 +26,8 @@ const BLOCK_BYTES: usize = 1 << 20;
 const PORT: u16 = 8040;
 
 /// How Linux comes.
-const PLAIN: [(&str, &str); 2] = [("ipv4/tcp_rmem", "4096 131072 6291456"), ("ipv4/tcp_wmem", "4096 16384 4194304")];
+const PLAIN: [(&str, &str); 2] =
+    [("ipv4/tcp_rmem", "4096 131072 6291456"), ("ipv4/tcp_wmem", "4096 16384 4194304")];
 
 /// What to serve files with.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -90,9 +91,12 @@ impl Client {
     fn args(self, from: SocketAddr, name: &str, to: &Path) -> Vec<String> {
         let url = format!("http://{from}/{name}");
         let path = to.display().to_string();
-        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        let words =
+            |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
         match self {
-            Self::Sprat => words(&["cp", "--quiet", "--force", &format!("sprat://{from}/{name}"), &path]),
+            Self::Sprat => {
+                words(&["cp", "--quiet", "--force", &format!("sprat://{from}/{name}"), &path])
+            }
             Self::SpratStreams(count) => {
                 let (count, from) = (count.to_string(), format!("sprat://{from}/{name}"));
                 words(&["cp", "--quiet", "--force", "--streams", &count, &from, &path])
@@ -149,7 +153,8 @@ pub(super) struct Serving {
 }
 
 impl Serving {
-    /// Serves what is in `files` on a host, and waits until it answers. What it says goes to a file in `notes`.
+    /// Serves what is in `files` on a host, and waits until it answers. What it says goes to a file
+    /// in `notes`.
     pub(super) fn start(
         server: Server,
         host: &Host,
@@ -162,14 +167,30 @@ impl Serving {
         let log = notes.join("server.log");
         let (program, args) = match server {
             Server::Sprat => {
-                let args =
-                    ["share", &files.display().to_string(), "--listen", &at.to_string(), "--pace", "auto", "--json"];
+                let args = [
+                    "share",
+                    &files.display().to_string(),
+                    "--listen",
+                    &at.to_string(),
+                    "--pace",
+                    "auto",
+                    "--json",
+                ];
                 (ours.display().to_string(), args.map(str::to_owned).to_vec())
             }
             Server::Nginx => ("nginx".to_owned(), nginx(at, files, notes)?),
             Server::Rclone => {
                 let (files, at) = (files.display().to_string(), at.to_string());
-                let args = ["serve", "http", &files, "--addr", &at, "--config", "/dev/null", "--read-only"];
+                let args = [
+                    "serve",
+                    "http",
+                    &files,
+                    "--addr",
+                    &at,
+                    "--config",
+                    "/dev/null",
+                    "--read-only",
+                ];
                 ("rclone".to_owned(), args.map(str::to_owned).to_vec())
             }
         };
@@ -183,7 +204,9 @@ impl Serving {
             Ok(())
         })?;
         match started.recv_timeout(BEGINNING) {
-            Ok(pid) => Ok(Self { at, pid, ours: ours.to_owned(), stop: Some(stop), ran: Some(ran) }),
+            Ok(pid) => {
+                Ok(Self { at, pid, ours: ours.to_owned(), stop: Some(stop), ran: Some(ran) })
+            }
             Err(_) => Err(ran.get().err().unwrap_or_else(|| anyhow!("a server does not begin"))),
         }
     }
@@ -195,13 +218,20 @@ impl Serving {
 
     /// Processor time that it has used so far: of the process, and of those that it started.
     fn used(&self) -> Result<Duration> {
-        let children = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", self.pid)).unwrap_or_default();
+        let children = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", self.pid))
+            .unwrap_or_default();
         let pids = children.split_whitespace().filter_map(|pid| pid.parse().ok()).chain([self.pid]);
         pids.map(usage::cpu_time).sum()
     }
 
     /// Fetches a file with a client on another host.
-    pub(super) fn fetch(&self, client: Client, host: &Host, name: &str, to: &Path) -> Result<Fetched> {
+    pub(super) fn fetch(
+        &self,
+        client: Client,
+        host: &Host,
+        name: &str,
+        to: &Path,
+    ) -> Result<Fetched> {
         self.fetch_watched(client, host, name, to, BEGINNING, || Ok(()))
     }
 

@@ -8,8 +8,15 @@ use sprat_measure::table::Table;
 
 /// See the module.
 pub(super) fn chapter(_: &Settings, findings: &mut Findings) -> Result<()> {
-    let mut table =
-        Table::new(&["kernel", "steps", "published", "Gflop/s", "published", "steps in 64 bits", "Gflop/s in 64 bits"]);
+    let mut table = Table::new(&[
+        "kernel",
+        "steps",
+        "published",
+        "Gflop/s",
+        "published",
+        "steps in 64 bits",
+        "Gflop/s in 64 bits",
+    ]);
     for row in sprat_grapedr::published()? {
         let published = row.published;
         let steps = |steps: u64| Some(steps as f64);

@@ -20,9 +20,14 @@ pub(super) fn chapter(_: &Settings, findings: &mut Findings) -> Result<()> {
         let before = run.conserved()?.energy();
         while !run.step(1.0)? {}
         let drift = ((run.conserved()?.energy() - before) / before).abs();
-        let what = format!("energy's relative drift, Plummer of {BODIES}, 1 time unit, Hermite eta {ETA}, {word}");
+        let what = format!(
+            "energy's relative drift, Plummer of {BODIES}, 1 time unit, Hermite eta {ETA}, {word}"
+        );
         findings.row(&what, Some(drift), None, "1", Goal::Shown);
-        findings.note(format!("The Plummer run in {word}: softening 1/256, seed {SEED}, {} steps.", run.steps()));
+        findings.note(format!(
+            "The Plummer run in {word}: softening 1/256, seed {SEED}, {} steps.",
+            run.steps()
+        ));
     }
     Ok(())
 }

@@ -40,16 +40,26 @@ pub(super) fn chapter(_: &Settings, findings: &mut Findings) -> Result<()> {
         let narrow = Measured::new(Precision::F32, target, best, &columns)?;
         let wide = Measured::new(Precision::F64, target, best, &columns)?;
         for measured in [&narrow, &wide] {
-            measured.kernels.iter().for_each(|(name, kernel)| table.row(measured.line(name, kernel)));
+            measured
+                .kernels
+                .iter()
+                .for_each(|(name, kernel)| table.row(measured.line(name, kernel)));
             measured.rows(best, findings);
         }
         if best {
             let (wide, narrow) = (wide.gravity().rate(), narrow.gravity().rate());
             let what = "gravity f64 beside f32, best vectors";
-            findings.row(what, Some(wide), Some(narrow), "G interactions/s", Goal::RatioAtLeast(WIDE));
+            findings.row(
+                what,
+                Some(wide),
+                Some(narrow),
+                "G interactions/s",
+                Goal::RatioAtLeast(WIDE),
+            );
         }
     }
-    findings.table(&format!("{PARTICLES} particles, one thread, best of {ROUNDS}, in turns"), table);
+    findings
+        .table(&format!("{PARTICLES} particles, one thread, best of {ROUNDS}, in turns"), table);
     Ok(())
 }
 
@@ -66,8 +76,9 @@ impl Measured {
     fn new(precision: Precision, target: Target, all: bool, columns: &[Vec<f64>]) -> Result<Self> {
         let mut peak = Timed::peak(precision, target)?;
         let names = READY.iter().map(|ready| ready.name).filter(|&name| all || name == GRAVITY);
-        let mut kernels: Vec<(&str, Timed)> =
-            names.map(|name| Ok((name, Timed::ready(name, precision, target)?))).collect::<Result<_>>()?;
+        let mut kernels: Vec<(&str, Timed)> = names
+            .map(|name| Ok((name, Timed::ready(name, precision, target)?)))
+            .collect::<Result<_>>()?;
         let rounds = if target == Target::Portable { 2 } else { ROUNDS };
         for _ in 0..rounds {
             peak.turn(columns)?;
@@ -79,7 +90,8 @@ impl Measured {
     }
 
     fn gravity(&self) -> &Timed {
-        let (_, gravity) = self.kernels.iter().find(|(name, _)| *name == GRAVITY).expect("it is always measured");
+        let (_, gravity) =
+            self.kernels.iter().find(|(name, _)| *name == GRAVITY).expect("it is always measured");
         gravity
     }
 
@@ -89,7 +101,8 @@ impl Measured {
 
     /// A kernel's line of the table.
     fn line(&self, name: &str, kernel: &Timed) -> Vec<String> {
-        let (facts, flops, peak) = (kernel.compiled.facts(), kernel.gflops(), self.peak.peak_gflops());
+        let (facts, flops, peak) =
+            (kernel.compiled.facts(), kernel.gflops(), self.peak.peak_gflops());
         let or_dash = |figure: Option<String>| figure.unwrap_or_else(|| "-".to_owned());
         vec![
             format!("{name} {}", word(self.precision)),
@@ -105,14 +118,30 @@ impl Measured {
         ]
     }
 
-    /// The kernels' rates, and gravity beside the peak, which is promised of the best vectors in 32 bits.
+    /// The kernels' rates, and gravity beside the peak, which is promised of the best vectors in 32
+    /// bits.
     fn rows(&self, best: bool, findings: &mut Findings) {
         for (name, kernel) in &self.kernels {
-            findings.row(&self.title(name), Some(kernel.rate()), None, "G interactions/s", Goal::Shown);
+            findings.row(
+                &self.title(name),
+                Some(kernel.rate()),
+                None,
+                "G interactions/s",
+                Goal::Shown,
+            );
         }
         let promised = best && self.precision == Precision::F32;
         let goal = if promised { Goal::RatioAtLeast(SHARE) } else { Goal::Shown };
-        let what = format!("{}, 38 operations a pair, beside the peak of fused multiplications", self.title(GRAVITY));
-        findings.row(&what, self.gravity().gflops(), Some(self.peak.peak_gflops()), "Gflop/s", goal);
+        let what = format!(
+            "{}, 38 operations a pair, beside the peak of fused multiplications",
+            self.title(GRAVITY)
+        );
+        findings.row(
+            &what,
+            self.gravity().gflops(),
+            Some(self.peak.peak_gflops()),
+            "Gflop/s",
+            goal,
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Gravity beside numba and KeOps, which run in a process of their own on the same core, in turns with ours.
+//! Gravity beside numba and KeOps, which run in a process of their own on the same core, in turns
+//! with ours.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -36,7 +37,8 @@ pub(super) fn chapter(_: &Settings, findings: &mut Findings) -> Result<()> {
     let _pinned = pinned()?;
     let columns = numbers(4);
     let target = *targets().first().context("no vectors, not even the portable ones")?;
-    let mut table = Table::new(&["who", "G interactions/s", "Gflop/s (38 a pair)", "largest relative error"]);
+    let mut table =
+        Table::new(&["who", "G interactions/s", "Gflop/s (38 a pair)", "largest relative error"]);
     let mut theirs = Python::start(&columns);
     let judge = judge(&columns)?;
     for precision in [Precision::F32, Precision::F64] {
@@ -65,34 +67,72 @@ pub(super) fn chapter(_: &Settings, findings: &mut Findings) -> Result<()> {
         }
         let error = worst(&outputs, &judge);
         let mut line = |who: String, rate: f64, error: f64| {
-            table.row(vec![who, format!("{rate:.3}"), format!("{:.1}", 38.0 * rate), format!("{error:.1e}")]);
+            table.row(vec![
+                who,
+                format!("{rate:.3}"),
+                format!("{:.1}", 38.0 * rate),
+                format!("{error:.1e}"),
+            ]);
         };
         line(format!("sprat {word}, {target:?}"), ours.rate(), error);
         let bound = if precision == Precision::F32 { 1e-5 } else { 1e-14 };
-        findings.row(&format!("gravity {word}, largest relative error"), Some(error), None, "1", Goal::AtMost(bound));
+        findings.row(
+            &format!("gravity {word}, largest relative error"),
+            Some(error),
+            None,
+            "1",
+            Goal::AtMost(bound),
+        );
         for (peer, times, made) in made {
             let name = format!("gravity {word} beside {peer}");
             let found = match made {
                 Ok(found) => found,
                 Err(error) => {
-                    findings.row(&name, Some(ours.rate()), None, "G interactions/s", Goal::RatioAtLeast(times));
-                    findings.note(format!("{name} was not measured: {error:#} (scripts/setup bench-grape)"));
+                    findings.row(
+                        &name,
+                        Some(ours.rate()),
+                        None,
+                        "G interactions/s",
+                        Goal::RatioAtLeast(times),
+                    );
+                    findings.note(format!(
+                        "{name} was not measured: {error:#} (scripts/setup bench-grape)"
+                    ));
                     continue;
                 }
             };
             let (theirs, off) = (rate(found.best), worst(&found.outputs, &judge));
             line(format!("{peer} {} {word}", found.version), theirs, off);
-            findings.row(&name, Some(ours.rate()), Some(theirs), "G interactions/s", Goal::RatioAtLeast(times));
-            findings.row(&format!("{name}, largest relative error"), Some(error), Some(off), "1", Goal::Shown);
+            findings.row(
+                &name,
+                Some(ours.rate()),
+                Some(theirs),
+                "G interactions/s",
+                Goal::RatioAtLeast(times),
+            );
+            findings.row(
+                &format!("{name}, largest relative error"),
+                Some(error),
+                Some(off),
+                "1",
+                Goal::Shown,
+            );
         }
     }
-    findings.table(&format!("Gravity, {PARTICLES} particles, one thread each, best of {ROUNDS}, in turns"), table);
+    findings.table(
+        &format!("Gravity, {PARTICLES} particles, one thread each, best of {ROUNDS}, in turns"),
+        table,
+    );
     Ok(())
 }
 
 /// What the reference says of the first particles.
 fn judge(columns: &[Vec<f64>]) -> Result<Vec<Vec<f64>>> {
-    let kernel = Kernel::compile(ready("gravity").context("gravity")?.text, Precision::F64, &Engine::Reference)?;
+    let kernel = Kernel::compile(
+        ready("gravity").context("gravity")?.text,
+        Precision::F64,
+        &Engine::Reference,
+    )?;
     Ok(kernel.run(&inputs(kernel.program(), columns, JUDGED)?).into_iter().map(reals).collect())
 }
 
@@ -100,10 +140,12 @@ fn reals(output: Output) -> Vec<f64> {
     output.into_numbers().expect("gravity is of numbers")
 }
 
-/// The largest error of an acceleration or a potential of the particles that were judged, relative to its size.
+/// The largest error of an acceleration or a potential of the particles that were judged, relative
+/// to its size.
 fn worst(results: &[Vec<f64>], judge: &[Vec<f64>]) -> f64 {
     let off = |columns: std::ops::Range<usize>, i: usize| {
-        let norm = |of: &dyn Fn(usize) -> f64| columns.clone().map(|k| of(k).powi(2)).sum::<f64>().sqrt();
+        let norm =
+            |of: &dyn Fn(usize) -> f64| columns.clone().map(|k| of(k).powi(2)).sum::<f64>().sqrt();
         norm(&|k| results[k][i] - judge[k][i]) / norm(&|k| judge[k][i])
     };
     let all = (0..judge[0].len()).flat_map(|i| [off(0..3, i), off(3..4, i)]);
@@ -127,12 +169,17 @@ struct Python {
 
 impl Python {
     fn start(columns: &[Vec<f64>]) -> Result<Self> {
-        let place = std::env::var_os(PLACE).map_or_else(|| PathBuf::from(DEFAULT_PLACE), PathBuf::from);
         let place =
-            place.canonicalize().with_context(|| format!("the peers' packages are not in {}", place.display()))?;
+            std::env::var_os(PLACE).map_or_else(|| PathBuf::from(DEFAULT_PLACE), PathBuf::from);
+        let place = place
+            .canonicalize()
+            .with_context(|| format!("the peers' packages are not in {}", place.display()))?;
         let scratch = tempfile::tempdir()?;
         let particles = scratch.path().join("particles");
-        fs::write(&particles, columns.iter().flatten().flat_map(|x| x.to_ne_bytes()).collect::<Vec<u8>>())?;
+        fs::write(
+            &particles,
+            columns.iter().flatten().flat_map(|x| x.to_ne_bytes()).collect::<Vec<u8>>(),
+        )?;
         let mut child = Command::new("python3")
             .args(["-u", "-c", SCRIPT])
             .arg(&particles)
@@ -160,13 +207,18 @@ impl Python {
 
     fn ask(&mut self, question: Question<'_>) -> Result<Answer> {
         writeln!(self.questions, "{question}").context("the peers' process has ended")?;
-        self.answers.recv_timeout(PATIENCE).with_context(|| format!("no answer to {question}"))?.parse()
+        self.answers
+            .recv_timeout(PATIENCE)
+            .with_context(|| format!("no answer to {question}"))?
+            .parse()
     }
 
     fn make(&mut self, peer: &str, precision: &str) -> Result<Peer> {
         let path = self.scratch.path().join(format!("{peer}-{precision}"));
         match self.ask(Question::Make(peer, precision, &path))? {
-            Answer::Made(version) => Ok(Peer { version, outputs: read(&path)?, best: f64::INFINITY }),
+            Answer::Made(version) => {
+                Ok(Peer { version, outputs: read(&path)?, best: f64::INFINITY })
+            }
             Answer::Cannot(why) => bail!("{why}"),
             answer @ Answer::Took(_) => bail!("{peer} answered {answer:?}"),
         }
@@ -194,7 +246,11 @@ fn read(path: &Path) -> Result<Vec<Vec<f64>>> {
     let bytes = fs::read(path).with_context(|| path.display().to_string())?;
     let (numbers, rest) = bytes.as_chunks::<8>();
     if numbers.len() != 4 * PARTICLES || !rest.is_empty() {
-        bail!("{} has {} bytes, not four numbers of {PARTICLES} particles", path.display(), bytes.len());
+        bail!(
+            "{} has {} bytes, not four numbers of {PARTICLES} particles",
+            path.display(),
+            bytes.len()
+        );
     }
     let numbers: Vec<f64> = numbers.iter().map(|number| f64::from_ne_bytes(*number)).collect();
     Ok(numbers.chunks(PARTICLES).map(<[f64]>::to_vec).collect())

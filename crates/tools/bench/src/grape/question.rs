@@ -18,7 +18,9 @@ pub enum Question<'a> {
 impl fmt::Display for Question<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Make(peer, precision, path) => write!(f, "make {peer} {precision} {}", path.display()),
+            Self::Make(peer, precision, path) => {
+                write!(f, "make {peer} {precision} {}", path.display())
+            }
             Self::Run(peer, precision) => write!(f, "run {peer} {precision}"),
         }
     }
@@ -39,7 +41,10 @@ impl FromStr for Answer {
     type Err = anyhow::Error;
 
     fn from_str(line: &str) -> Result<Self> {
-        let (verb, rest) = line.trim_end().split_once(' ').with_context(|| format!("no answer of a peer: {line:?}"))?;
+        let (verb, rest) = line
+            .trim_end()
+            .split_once(' ')
+            .with_context(|| format!("no answer of a peer: {line:?}"))?;
         match verb {
             "made" => Ok(Self::Made(rest.to_owned())),
             "took" => match rest.parse() {

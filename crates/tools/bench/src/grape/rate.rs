@@ -18,7 +18,10 @@ pub(super) const ROUNDS: usize = 9;
 
 /// The targets that this processor has, best first.
 pub(super) fn targets() -> Vec<Target> {
-    [Target::Avx512, Target::Avx2, Target::Portable].into_iter().filter(|target| target.here()).collect()
+    [Target::Avx512, Target::Avx2, Target::Portable]
+        .into_iter()
+        .filter(|target| target.here())
+        .collect()
 }
 
 /// Binds this thread to the last core that it may use, for a chapter.
@@ -32,12 +35,24 @@ pub(super) fn numbers(columns: usize) -> Vec<Vec<f64>> {
     (0..columns).map(|_| (0..PARTICLES).map(|_| chance.share()).collect()).collect()
 }
 
-/// Inputs of a program from the first of these columns, for so many i; constants without a default are 0.01.
-pub(super) fn inputs<'a>(program: &Program, columns: &'a [Vec<f64>], i: usize) -> Result<Inputs<'a>> {
-    let take = |count: usize, length: usize| columns[..count].iter().map(|all| Column::from(&all[..length])).collect();
+/// Inputs of a program from the first of these columns, for so many i; constants without a default
+/// are 0.01.
+pub(super) fn inputs<'a>(
+    program: &Program,
+    columns: &'a [Vec<f64>],
+    i: usize,
+) -> Result<Inputs<'a>> {
+    let take = |count: usize, length: usize| {
+        columns[..count].iter().map(|all| Column::from(&all[..length])).collect()
+    };
     let constants: Vec<Option<f64>> =
         program.constants().iter().map(|constant| Some(constant.default.unwrap_or(0.01))).collect();
-    Ok(Inputs::new(program, take(program.i().len(), i), take(program.j().len(), PARTICLES), &constants)?)
+    Ok(Inputs::new(
+        program,
+        take(program.i().len(), i),
+        take(program.j().len(), PARTICLES),
+        &constants,
+    )?)
 }
 
 /// A kernel on one thread, and the best of its times so far.
@@ -51,7 +66,9 @@ impl Timed {
     pub(super) fn ready(name: &str, precision: Precision, target: Target) -> Result<Self> {
         let text = ready(name).with_context(|| format!("no kernel is called {name}"))?.text;
         Self::of(
-            &sprat_grape::Kernel::compile(text, precision, &sprat_grape::Engine::Reference)?.program().clone(),
+            &sprat_grape::Kernel::compile(text, precision, &sprat_grape::Engine::Reference)?
+                .program()
+                .clone(),
             target,
         )
     }

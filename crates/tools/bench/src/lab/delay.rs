@@ -35,7 +35,15 @@ const GROWTH: Duration = Duration::from_millis(500);
 
 /// Echoes over lines of all delays.
 pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()> {
-    let mut table = Table::new(&["round trip set, ms", "echoes", "minimum", "mean", "longest", "lost", "out of order"]);
+    let mut table = Table::new(&[
+        "round trip set, ms",
+        "echoes",
+        "minimum",
+        "mean",
+        "longest",
+        "lost",
+        "out of order",
+    ]);
     let (mut lost, mut overtaken) = (0, 0);
     for set in ROUND_TRIPS {
         let round_trip = Duration::from_millis(set);
@@ -47,9 +55,23 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
         let off = |figure: Option<f64>| figure.map(|figure| (figure - set_ms).abs());
         let (least, mean) = (off(trips.least()), off(trips.mean()));
         let bound = (100.0 + set_ms).round() / 1e3; // 0.1 ms and 0.1 %
-        findings.row(&format!("{set} ms round trip: minimum of pings off by"), least, None, "ms", Goal::AtMost(bound));
-        findings.row(&format!("{set} ms round trip: mean of pings off by"), mean, None, "ms", Goal::AtMost(1.0));
-        let ms = |figure: Option<f64>| figure.map_or_else(|| "-".to_owned(), |figure| format!("{figure:.3}"));
+        findings.row(
+            &format!("{set} ms round trip: minimum of pings off by"),
+            least,
+            None,
+            "ms",
+            Goal::AtMost(bound),
+        );
+        findings.row(
+            &format!("{set} ms round trip: mean of pings off by"),
+            mean,
+            None,
+            "ms",
+            Goal::AtMost(1.0),
+        );
+        let ms = |figure: Option<f64>| {
+            figure.map_or_else(|| "-".to_owned(), |figure| format!("{figure:.3}"))
+        };
         table.row(vec![
             set.to_string(),
             count.to_string(),
@@ -62,8 +84,20 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
         lost += trips.lost;
         overtaken += trips.overtaken;
     }
-    findings.row("pings lost, nothing having been asked for", Some(lost as f64), None, "pings", Goal::AtMost(0.0));
-    findings.row("pings that overtook others", Some(overtaken as f64), None, "pings", Goal::AtMost(0.0));
+    findings.row(
+        "pings lost, nothing having been asked for",
+        Some(lost as f64),
+        None,
+        "pings",
+        Goal::AtMost(0.0),
+    );
+    findings.row(
+        "pings that overtook others",
+        Some(overtaken as f64),
+        None,
+        "pings",
+        Goal::AtMost(0.0),
+    );
     findings.table("Round trips by ICMP echo", table);
     findings.note(
         "The near end of a ping spins; the far kernel answers. What is beyond the set time is the box's thread being woken when a packet \
@@ -84,7 +118,10 @@ pub(super) fn rate(settings: &Settings, findings: &mut Findings) -> Result<()> {
         let found = streams.measure(GROWTH, settings.lab.duration.max(Duration::from_secs(1)))?;
         let due = set * payload_share(false);
         let off = (found.total_gbits() / due - 1.0).abs() * 100.0;
-        let name = format!("{} Gb/s set: what arrives of a TCP stream off by", figure::short(&figure::digits(set)));
+        let name = format!(
+            "{} Gb/s set: what arrives of a TCP stream off by",
+            figure::short(&figure::digits(set))
+        );
         findings.row(&name, Some(off), None, "%", Goal::AtMost(RATE_BOUND));
     }
     let share = payload_share(false) * 100.0;

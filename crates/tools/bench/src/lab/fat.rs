@@ -20,7 +20,8 @@ const SHARE: f64 = 0.95;
 /// Rate of the long line, Gb/s; with `--full` it has none.
 const RATE: f64 = 2.0;
 
-/// Receive buffer of streams over that line, bytes: windows of at most 134 MB, for which [`BUFFER`] has room.
+/// Receive buffer of streams over that line, bytes: windows of at most 134 MB, for which [`BUFFER`]
+/// has room.
 const RECEIVE_BYTES: usize = 64 << 20;
 
 /// Buffer of that line, bytes.
@@ -30,11 +31,13 @@ const BUFFER: u64 = 160_000_000;
 const ROUND_TRIP: Duration = Duration::from_millis(200);
 
 /// Time for windows to grow: without a delay, at [`RATE`], and with `--full`.
-const GROWTH: [Duration; 3] = [Duration::from_millis(500), Duration::from_secs(8), Duration::from_secs(20)];
+const GROWTH: [Duration; 3] =
+    [Duration::from_millis(500), Duration::from_secs(8), Duration::from_secs(20)];
 
 /// A stream at no delay and at a long one, over both versions of IP.
 pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()> {
-    let mut table = Table::new(&["stream", "growth, s", "Gb/s", "drops", "box late on average, us"]);
+    let mut table =
+        Table::new(&["stream", "growth, s", "Gb/s", "drops", "box late on average, us"]);
     let bare = flow(&Net::bare()?, Way::cubic(0, 1), GROWTH[0], settings)?;
     table.row(vec![
         "cubic, IPv4, a cable and no box".into(),
@@ -43,26 +46,40 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
         "-".into(),
         "-".into(),
     ]);
-    let (limit, growth) = if settings.full { (None, GROWTH[2]) } else { (gigabits(RATE), GROWTH[1]) };
+    let (limit, growth) =
+        if settings.full { (None, GROWTH[2]) } else { (gigabits(RATE), GROWTH[1]) };
     let far = |v6: bool| match settings.full {
         true => ("200 ms".to_owned(), FAST),
-        false => (format!("200 ms, {RATE} Gb/s"), (RATE * payload_share(v6) * SHARE * 100.0).round() / 100.0),
+        false => (
+            format!("200 ms, {RATE} Gb/s"),
+            (RATE * payload_share(v6) * SHARE * 100.0).round() / 100.0,
+        ),
     };
     let near = |_: bool| ("0 ms".to_owned(), FAST);
-    for (round_trip, limit, growth, told) in
-        [(Duration::ZERO, None, GROWTH[0], &near as &dyn Fn(bool) -> (String, f64)), (ROUND_TRIP, limit, growth, &far)]
-    {
-        for (congestion, v6) in
-            [(Congestion::Reno, false), (Congestion::Reno, true), (Congestion::Cubic, false), (Congestion::Bbr, false)]
-        {
+    for (round_trip, limit, growth, told) in [
+        (Duration::ZERO, None, GROWTH[0], &near as &dyn Fn(bool) -> (String, f64)),
+        (ROUND_TRIP, limit, growth, &far),
+    ] {
+        for (congestion, v6) in [
+            (Congestion::Reno, false),
+            (Congestion::Reno, true),
+            (Congestion::Cubic, false),
+            (Congestion::Bbr, false),
+        ] {
             let mut there = delayed(round_trip / 2);
             (there.rate, there.buffer) = (limit, BUFFER);
             let net = Net::pair(there, delayed(round_trip / 2))?;
-            let way = Way { congestion, v6, receive_buffer: limit.map(|_| RECEIVE_BYTES), ..Way::cubic(0, 1) };
+            let way = Way {
+                congestion,
+                v6,
+                receive_buffer: limit.map(|_| RECEIVE_BYTES),
+                ..Way::cubic(0, 1)
+            };
             let gbits = flow(&net, way, growth, settings)?;
             let line = net.line(1)?;
             let ((pipe, goal), version) = (told(v6), if v6 { 6 } else { 4 });
-            let goal = if congestion == Congestion::Reno { Goal::AtLeast(goal) } else { Goal::Shown };
+            let goal =
+                if congestion == Congestion::Reno { Goal::AtLeast(goal) } else { Goal::Shown };
             let peer = (round_trip.is_zero() && !v6).then_some(bare);
             let name = format!("{pipe}: one {congestion} stream, IPv{version}");
             findings.row(

@@ -1,5 +1,5 @@
-//! A host of the benchmark's own: a thread in a network namespace, and what it starts there. All of it is gone with the host, and with
-//! the process however that ends.
+//! A host of the benchmark's own: a thread in a network namespace, and what it starts there. All of
+//! it is gone with the host, and with the process however that ends.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -19,11 +19,12 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// Largest of TCP's buffers, bytes: windows of a gigabyte, the largest that TCP can tell.
 const TCP_BUFFER: &str = "4096 131072 1073741824";
 
-/// For how long a neighbour is known without being asked again, ms: longer than any run. A namespace has no default for its interfaces.
+/// For how long a neighbour is known without being asked again, ms: longer than any run. A
+/// namespace has no default for its interfaces.
 const NEIGHBOURS_MS: &str = "3600000";
 
-/// What the kernel is told in a namespace: windows may grow, nothing is remembered of the connection before, and nobody looks for
-/// routers.
+/// What the kernel is told in a namespace: windows may grow, nothing is remembered of the
+/// connection before, and nobody looks for routers.
 const KNOBS: [(&str, &str); 4] = [
     ("ipv4/tcp_rmem", TCP_BUFFER),
     ("ipv4/tcp_wmem", TCP_BUFFER),
@@ -63,13 +64,21 @@ impl Host {
                 todo.into_iter().for_each(|task| task());
             }
         };
-        let thread = Builder::new().name(format!("host-{number}")).spawn(live).context("starting a thread")?;
-        let netns = made.recv().map_err(|_| anyhow!("a host's thread panicked; its message is above"))??;
+        let thread = Builder::new()
+            .name(format!("host-{number}"))
+            .spawn(live)
+            .context("starting a thread")?;
+        let netns = made
+            .recv()
+            .map_err(|_| anyhow!("a host's thread panicked; its message is above"))??;
         Ok(Self { number, netns, tasks: Some(tasks), thread: Some(thread) })
     }
 
     /// Runs something on the host, and waits for it.
-    pub(crate) fn run<R: Send + 'static>(&self, inside: impl FnOnce() -> Result<R> + Send + 'static) -> Result<R> {
+    pub(crate) fn run<R: Send + 'static>(
+        &self,
+        inside: impl FnOnce() -> Result<R> + Send + 'static,
+    ) -> Result<R> {
         self.start(inside)?.get()
     }
 
@@ -141,7 +150,9 @@ impl<R> Running<R> {
     pub(crate) fn within(&self, time: Duration) -> Result<Option<R>> {
         match self.0.recv_timeout(time) {
             Ok(result) => result.map(Some),
-            Err(RecvTimeoutError::Disconnected) => bail!("what ran on a host panicked; its message is above"),
+            Err(RecvTimeoutError::Disconnected) => {
+                bail!("what ran on a host panicked; its message is above")
+            }
             Err(RecvTimeoutError::Timeout) => Ok(None),
         }
     }
@@ -168,12 +179,17 @@ pub(crate) fn on_host(args: &[&str]) -> Result<()> {
 
 /// Moves the calling thread into a namespace of its own, and says where that can be entered.
 fn furnish() -> Result<String> {
-    unshare(CloneFlags::CLONE_NEWNET)
-        .map_err(|error| anyhow!("a network namespace is refused: {error}; it needs CAP_SYS_ADMIN: run as root"))?;
+    unshare(CloneFlags::CLONE_NEWNET).map_err(|error| {
+        anyhow!("a network namespace is refused: {error}; it needs CAP_SYS_ADMIN: run as root")
+    })?;
     on_host(&["link", "set", "lo", "up"])?;
     for (knob, value) in KNOBS {
         // A kernel without IPv6 has no such file, and then its streams say so.
         let _ = fs::write(format!("/proc/sys/net/{knob}"), value);
     }
-    Ok(format!("/proc/{}/task/{}/ns/net", std::process::id(), rustix::thread::gettid().as_raw_nonzero()))
+    Ok(format!(
+        "/proc/{}/task/{}/ns/net",
+        std::process::id(),
+        rustix::thread::gettid().as_raw_nonzero()
+    ))
 }

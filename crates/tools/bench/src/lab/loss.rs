@@ -45,7 +45,13 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
         host.run(quiet)?;
     }
     let clean = lost(&net, &Loss::None, 1, count)?;
-    findings.row("datagrams lost where none is to be", Some(clean.len() as f64), None, "datagrams", Goal::AtMost(0.0));
+    findings.row(
+        "datagrams lost where none is to be",
+        Some(clean.len() as f64),
+        None,
+        "datagrams",
+        Goal::AtMost(0.0),
+    );
     for percent in SHARES {
         let share = percent / 100.0;
         let found = lost(&net, &Loss::Random(probability(share)?), 1, count)?;
@@ -60,7 +66,9 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
         loss_bad: probability(1.0)?,
         loss_good: probability(0.0)?,
     };
-    for (name, loss) in [("random", Loss::Random(probability(0.01)?)), ("in bursts", Loss::Bursts(bursts))] {
+    for (name, loss) in
+        [("random", Loss::Random(probability(0.01)?)), ("in bursts", Loss::Bursts(bursts))]
+    {
         let first = lost(&net, &loss, 7, count)?;
         let again = lost(&net, &loss, 7, count)?;
         let other = lost(&net, &loss, 8, count)?;
@@ -86,22 +94,28 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
 /// Numbers of the datagrams that do not arrive at the second host.
 fn lost(net: &Net, loss: &Loss, seed: u64, count: u32) -> Result<BTreeSet<u32>> {
     // Chance begins anew when the seed is another than before.
-    for line in [Line { seed: !seed, ..Line::default() }, Line { loss: loss.clone(), seed, ..Line::default() }] {
+    for line in [
+        Line { seed: !seed, ..Line::default() },
+        Line { loss: loss.clone(), seed, ..Line::default() },
+    ] {
         net.engine()?.set(&net.hosts[1].interface(), line)?;
     }
     let address = net.address(1, false);
     let (bound, ready) = sync_channel(1);
     let came = net.hosts[1].start(move || {
         let socket = UdpSocket::bind((address, 0))?;
-        setsockopt(&socket, sockopt::RcvBufForce, &RECEIVE_BYTES).context("a buffer: it needs CAP_NET_ADMIN")?;
+        setsockopt(&socket, sockopt::RcvBufForce, &RECEIVE_BYTES)
+            .context("a buffer: it needs CAP_NET_ADMIN")?;
         socket.set_read_timeout(Some(LATE))?;
         bound.send(socket.local_addr()?).context("telling the port")?;
-        let (mut missing, mut buffer, mut begun) = ((0..count).collect::<BTreeSet<_>>(), [0; 64], false);
+        let (mut missing, mut buffer, mut begun) =
+            ((0..count).collect::<BTreeSet<_>>(), [0; 64], false);
         loop {
             match socket.recv(&mut buffer) {
                 Ok(4) => {
                     begun = true;
-                    missing.remove(&u32::from_be_bytes([buffer[0], buffer[1], buffer[2], buffer[3]]));
+                    missing
+                        .remove(&u32::from_be_bytes([buffer[0], buffer[1], buffer[2], buffer[3]]));
                 }
                 Ok(_) => {}
                 Err(_) if !begun && missing.len() == count as usize => begun = true, // the first may take its time
@@ -117,7 +131,9 @@ fn lost(net: &Net, loss: &Loss, seed: u64, count: u32) -> Result<BTreeSet<u32>> 
 /// Has a host send nothing of its own accord: each frame would draw a lot.
 fn quiet() -> Result<()> {
     match fs::write("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1") {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(error).context("switching IPv6 off"),
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(error).context("switching IPv6 off")
+        }
         _ => Ok(()), // a kernel without IPv6 sends nothing by it
     }
 }

@@ -1,4 +1,5 @@
-//! Four TCP streams that merge into one bottleneck far away: by a queue whose end is cut off, and by the harmonizer.
+//! Four TCP streams that merge into one bottleneck far away: by a queue whose end is cut off, and
+//! by the harmonizer.
 
 use std::time::Duration;
 
@@ -25,8 +26,8 @@ const RATE_FULL: f64 = 2.0;
 /// Round trip without a queue.
 const ROUND_TRIP: Duration = Duration::from_millis(200);
 
-/// Receive buffer that a stream asks for, bytes. The kernel takes twice that, and no window is larger: four of them, as frames, fit
-/// into [`DEEP`].
+/// Receive buffer that a stream asks for, bytes. The kernel takes twice that, and no window is
+/// larger: four of them, as frames, fit into [`DEEP`].
 const RECEIVE_BYTES: usize = 16 << 20;
 
 /// Buffer in which all windows find room, bytes.
@@ -49,24 +50,39 @@ const SHARE: f64 = 95.0;
 
 /// See the module.
 pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()> {
-    let mut table =
-        Table::new(&["bottleneck", "each stream, Mb/s", "together", "Jain index", "lost", "longest queue, MB"]);
+    let mut table = Table::new(&[
+        "bottleneck",
+        "each stream, Mb/s",
+        "together",
+        "Jain index",
+        "lost",
+        "longest queue, MB",
+    ]);
     let (rate, growth, counted) = match settings.full {
         true => (RATE_FULL, GROWTH_FULL, COUNTED_FULL),
         false => (RATE, GROWTH, COUNTED),
     };
-    for (queue, buffer) in
-        [(Discipline::DropTail, SHALLOW), (Discipline::DropTail, DEEP), (Discipline::Harmonize, DEEP)]
-    {
+    for (queue, buffer) in [
+        (Discipline::DropTail, SHALLOW),
+        (Discipline::DropTail, DEEP),
+        (Discipline::Harmonize, DEEP),
+    ] {
         let there = Line { rate: gigabits(rate), buffer, queue, ..delayed(ROUND_TRIP / 2) };
         let net = Net::pair(there, delayed(ROUND_TRIP / 2))?;
-        let way = Way { congestion: Congestion::Cubic, receive_buffer: Some(RECEIVE_BYTES), ..Way::cubic(0, 1) };
+        let way = Way {
+            congestion: Congestion::Cubic,
+            receive_buffer: Some(RECEIVE_BYTES),
+            ..Way::cubic(0, 1)
+        };
         let streams = Streams::start(&net, &[way; STREAMS])?;
         let flowed = streams.measure(growth, settings.lab.duration.max(counted))?;
         let line = net.line(1)?.counters;
         let harmonized = queue == Discipline::Harmonize;
         let how = if harmonized { "harmonized" } else { "drop-tail" };
-        let name = format!("{STREAMS} streams, {rate} Gb/s, 200 ms, {how}, {} MB buffer", buffer / 1_000_000);
+        let name = format!(
+            "{STREAMS} streams, {rate} Gb/s, 200 ms, {how}, {} MB buffer",
+            buffer / 1_000_000
+        );
         let gbits = flowed.gbits();
         let (lost, fairness) = (line.drops.total(), jain(&gbits));
         let share = flowed.total_gbits() / (rate * payload_share(false)) * 100.0;
@@ -111,9 +127,14 @@ fn picture(flowed: &Flowed) -> String {
         steps.map(rate).collect::<Vec<_>>()
     };
     let lines: Vec<svg::Line> = (0..streams)
-        .map(|stream| svg::Line { name: format!("stream {}", stream + 1), points: rates(stream), filled: false })
+        .map(|stream| svg::Line {
+            name: format!("stream {}", stream + 1),
+            points: rates(stream),
+            filled: false,
+        })
         .collect();
-    let most = lines.iter().flat_map(|line| &line.points).map(|(_, rate)| *rate).fold(0.0, f64::max);
+    let most =
+        lines.iter().flat_map(|line| &line.points).map(|(_, rate)| *rate).fold(0.0, f64::max);
     let until = flowed.samples.last().map_or(1.0, |(at, _)| *at);
     let label = |at: f64| figure::short(&figure::digits(at));
     svg::chart(&Axis::linear("seconds", until, label), &Axis::linear("Mb/s", most, label), &lines)

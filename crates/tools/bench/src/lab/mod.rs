@@ -1,5 +1,5 @@
-//! What the network box promises, measured between kernels: hosts in network namespaces of the benchmark's own, joined by a box over TAPs.
-//! Nothing leaves them.
+//! What the network box promises, measured between kernels: hosts in network namespaces of the
+//! benchmark's own, joined by a box over TAPs. Nothing leaves them.
 
 mod delay;
 mod fat;

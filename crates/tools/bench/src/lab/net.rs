@@ -31,8 +31,13 @@ impl Net {
     }
 
     /// The same, with something that looks at what comes into each lane of the box.
-    pub(crate) fn inspected(lines: Vec<Settings>, forwarding: Forwarding, looks: Vec<Inspection>) -> Result<Self> {
-        let hosts = (1..).zip(&lines).map(|(number, _)| Host::new(number)).collect::<Result<Vec<_>>>()?;
+    pub(crate) fn inspected(
+        lines: Vec<Settings>,
+        forwarding: Forwarding,
+        looks: Vec<Inspection>,
+    ) -> Result<Self> {
+        let hosts =
+            (1..).zip(&lines).map(|(number, _)| Host::new(number)).collect::<Result<Vec<_>>>()?;
         let ports = hosts.iter().zip(lines).map(|(host, line)| Ok((open_tap(&host.tap())?, line)));
         let ports = ports.collect::<Result<Vec<_>>>()?;
         let engine = Engine::start_with(Plan::new(ports, forwarding), looks)?;
@@ -42,9 +47,12 @@ impl Net {
     /// Two hosts on one cable of the kernel's, and no box.
     pub(crate) fn bare() -> Result<Self> {
         let hosts = vec![Host::new(1)?, Host::new(2)?];
-        let (near, far, there) = (hosts[0].interface(), hosts[1].interface(), hosts[1].id().to_owned());
+        let (near, far, there) =
+            (hosts[0].interface(), hosts[1].interface(), hosts[1].id().to_owned());
         hosts[0].run(move || {
-            on_host(&["link", "add", &near, "type", "veth", "peer", "name", &far, "netns", &there])?;
+            on_host(&[
+                "link", "add", &near, "type", "veth", "peer", "name", &far, "netns", &there,
+            ])?;
             on_host(&["link", "set", &near, "up"])
         })?;
         let far = hosts[1].interface();
@@ -58,7 +66,8 @@ impl Net {
         for (at, host) in self.hosts.iter().enumerate() {
             for other in &self.hosts[at + 1..] {
                 for to in [other.v4(), other.v6()] {
-                    host.run(move || probe::meet(to)).with_context(|| format!("{to} does not answer"))?;
+                    host.run(move || probe::meet(to))
+                        .with_context(|| format!("{to} does not answer"))?;
                 }
             }
         }
@@ -79,7 +88,10 @@ impl Net {
     pub(crate) fn line(&self, host: usize) -> Result<LineReport> {
         let name = self.hosts[host].interface();
         let lines = self.engine()?.report()?.lines;
-        lines.into_iter().find(|line| line.to == name).with_context(|| format!("the box has no line to {name}"))
+        lines
+            .into_iter()
+            .find(|line| line.to == name)
+            .with_context(|| format!("the box has no line to {name}"))
     }
 
     /// Stops the box, and tells what it did.

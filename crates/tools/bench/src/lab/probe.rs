@@ -1,5 +1,5 @@
-//! Round trips by ICMP echo, which the far kernel answers: no thread has to be woken there. The near end spins, so that no waking of its
-//! own is in the figure either.
+//! Round trips by ICMP echo, which the far kernel answers: no thread has to be woken there. The
+//! near end spins, so that no waking of its own is in the figure either.
 
 use std::io::{ErrorKind, Read as _};
 use std::net::{IpAddr, SocketAddr};
@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
-/// Longest that a host may take to answer for the first time: the longest round trip, for a frame and for the question whose it is.
+/// Longest that a host may take to answer for the first time: the longest round trip, for a frame
+/// and for the question whose it is.
 const MEETING: Duration = Duration::from_secs(10);
 
 /// How long the first questions go unanswered before the next is asked.
@@ -104,8 +105,10 @@ struct Echoes {
 impl Echoes {
     fn open(to: IpAddr) -> Result<Self> {
         let v6 = to.is_ipv6();
-        let (domain, protocol) = if v6 { (Domain::IPV6, Protocol::ICMPV6) } else { (Domain::IPV4, Protocol::ICMPV4) };
-        let socket = Socket::new(domain, Type::RAW, Some(protocol)).context("a raw socket: it needs CAP_NET_RAW")?;
+        let (domain, protocol) =
+            if v6 { (Domain::IPV6, Protocol::ICMPV6) } else { (Domain::IPV4, Protocol::ICMPV4) };
+        let socket = Socket::new(domain, Type::RAW, Some(protocol))
+            .context("a raw socket: it needs CAP_NET_RAW")?;
         socket.set_nonblocking(true)?;
         Ok(Self { socket, to: SocketAddr::new(to, 0).into(), v6 })
     }
@@ -122,7 +125,11 @@ impl Echoes {
         match self.socket.send_to(&message, &self.to) {
             Ok(_) => Ok(()),
             // Its neighbour is yet to be found, or its queue is full: an echo that is lost.
-            Err(error) if matches!(error.kind(), ErrorKind::HostUnreachable | ErrorKind::WouldBlock) => Ok(()),
+            Err(error)
+                if matches!(error.kind(), ErrorKind::HostUnreachable | ErrorKind::WouldBlock) =>
+            {
+                Ok(())
+            }
             Err(error) => Err(error).context("sending an echo"),
         }
     }
@@ -133,7 +140,12 @@ impl Echoes {
         loop {
             let len = match socket.read(&mut buffer) {
                 Ok(len) => len,
-                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::HostUnreachable) => {
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        ErrorKind::WouldBlock | ErrorKind::HostUnreachable
+                    ) =>
+                {
                     return Ok(None);
                 }
                 Err(error) => return Err(error).context("receiving an echo"),
@@ -153,7 +165,8 @@ impl Echoes {
 
 /// The sum of RFC 1071 over an even number of bytes.
 fn checksum(bytes: &[u8]) -> u16 {
-    let sum: u32 = bytes.chunks_exact(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]]))).sum();
+    let sum: u32 =
+        bytes.chunks_exact(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]]))).sum();
     let sum = (sum & 0xffff) + (sum >> 16);
     !u16::try_from((sum & 0xffff) + (sum >> 16)).expect("folded twice")
 }

@@ -20,11 +20,14 @@ const FULL: Duration = Duration::from_secs(9);
 
 /// See the module.
 pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()> {
-    let folder = tempfile::tempdir_in(&settings.lab.setup.data).context("a folder for the capture")?;
+    let folder =
+        tempfile::tempdir_in(&settings.lab.setup.data).context("a folder for the capture")?;
     let path = folder.path().join("capture.pcapng");
     let interfaces = vec!["h1".to_owned(), "h2".to_owned()];
-    let (capture, recorders) =
-        Capture::start(CaptureSettings::new(&path, interfaces), Engine::lanes(Forwarding::Cross, 2))?;
+    let (capture, recorders) = Capture::start(
+        CaptureSettings::new(&path, interfaces),
+        Engine::lanes(Forwarding::Cross, 2),
+    )?;
     let look = |recorder| Inspection { recorder: Some(recorder), ..Inspection::default() };
     let there = Line { rate: gigabits(RATE), ..delayed(Duration::ZERO) };
     let lines = vec![delayed(Duration::ZERO), there];
@@ -43,8 +46,20 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
     let name = format!("capture of a stream at {RATE} Gb/s");
     let figure = |figure: u64| Some(figure as f64);
     findings.row(&format!("{name}: dropped"), figure(dropped), None, "packets", Goal::AtMost(0.0));
-    findings.row(&format!("{name}: seen, vs come"), figure(seen), figure(came), "packets", Goal::RatioWithin(0.0));
-    findings.row(&format!("{name}: written"), Some(summary.bytes as f64 / 1e6), None, "MB", Goal::Shown);
+    findings.row(
+        &format!("{name}: seen, vs come"),
+        figure(seen),
+        figure(came),
+        "packets",
+        Goal::RatioWithin(0.0),
+    );
+    findings.row(
+        &format!("{name}: written"),
+        Some(summary.bytes as f64 / 1e6),
+        None,
+        "MB",
+        Goal::Shown,
+    );
     let payload = Some(flowed.total_gbits() * duration.as_secs_f64() * 1e3 / 8.0);
     findings.row(
         &format!("{name}: written, vs payload"),
@@ -53,6 +68,9 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
         "MB",
         Goal::RatioAtLeast(1.0),
     );
-    findings.note("Packets are as the kernel hands them over: a super-packet of up to 64 KB is one.".to_owned());
+    findings.note(
+        "Packets are as the kernel hands them over: a super-packet of up to 64 KB is one."
+            .to_owned(),
+    );
     Ok(())
 }

@@ -29,7 +29,8 @@ const BEGINNING: Duration = Duration::from_secs(10);
 /// Between two samples.
 pub(crate) const PERIOD: Duration = Duration::from_millis(200);
 
-/// Payload of a full TCP segment over Ethernet, with time stamps; its frame has 1,538 bytes of the wire's time.
+/// Payload of a full TCP segment over Ethernet, with time stamps; its frame has 1,538 bytes of the
+/// wire's time.
 pub(crate) const SEGMENT_BYTES: [f64; 2] = [1448.0, 1428.0];
 
 /// What a full frame takes on the wire, bytes.
@@ -111,7 +112,10 @@ impl Streams {
                 bound.send(listener.local_addr()?).context("telling the port")?;
                 receive(&listener, &count, &stop)
             })?);
-            callers.push((way, ready.recv_timeout(BEGINNING).map_err(|_| anyhow!("no port to listen at"))?));
+            callers.push((
+                way,
+                ready.recv_timeout(BEGINNING).map_err(|_| anyhow!("no port to listen at"))?,
+            ));
         }
         for (way, to) in callers {
             let stop = Arc::clone(&streams.stop);
@@ -120,7 +124,10 @@ impl Streams {
         let begun = Instant::now();
         while streams.received.iter().any(|count| count.load(Ordering::Relaxed) == 0) {
             if begun.elapsed() > BEGINNING {
-                return Err(streams.finish().err().unwrap_or_else(|| anyhow!("a stream does not begin")));
+                return Err(streams
+                    .finish()
+                    .err()
+                    .unwrap_or_else(|| anyhow!("a stream does not begin")));
             }
             pause(Duration::from_millis(1));
         }
@@ -182,17 +189,24 @@ impl Drop for Streams {
 impl Flowed {
     /// Payload of each stream while it counted, Gb/s.
     pub(crate) fn gbits(&self) -> Vec<f64> {
-        let (Some((begun, first)), Some((ended, last))) = (self.samples.get(self.steady), self.samples.last()) else {
+        let (Some((begun, first)), Some((ended, last))) =
+            (self.samples.get(self.steady), self.samples.last())
+        else {
             return Vec::new();
         };
-        let rate = |(first, last): (&u64, &u64)| (last - first) as f64 * 8.0 / 1e9 / (ended - begun).max(1e-9);
+        let rate = |(first, last): (&u64, &u64)| {
+            (last - first) as f64 * 8.0 / 1e9 / (ended - begun).max(1e-9)
+        };
         first.iter().zip(last).map(rate).collect()
     }
 
-    /// Streams of which anything arrived after they had begun, what does not count included: one that waits for a
-    /// retransmission is silent for longer than a short measurement lasts.
+    /// Streams of which anything arrived after they had begun, what does not count included: one
+    /// that waits for a retransmission is silent for longer than a short measurement lasts.
     pub(crate) fn flowing(&self) -> usize {
-        let (Some((_, first)), Some((_, last))) = (self.samples.first(), self.samples.last()) else { return 0 };
+        let (Some((_, first)), Some((_, last))) = (self.samples.first(), self.samples.last())
+        else {
+            return 0;
+        };
         first.iter().zip(last).filter(|(first, last)| first < last).count()
     }
 
@@ -204,7 +218,8 @@ impl Flowed {
 
 /// The index of Jain, Chiu and Hawe (1984): 1 when all have the same, 1/n when one has everything.
 pub(crate) fn jain(shares: &[f64]) -> f64 {
-    let (sum, squares): (f64, f64) = (shares.iter().sum(), shares.iter().map(|share| share * share).sum());
+    let (sum, squares): (f64, f64) =
+        (shares.iter().sum(), shares.iter().map(|share| share * share).sum());
     sum * sum / (shares.len() as f64 * squares)
 }
 
@@ -212,7 +227,8 @@ fn listen(address: IpAddr, receive_buffer: Option<usize>) -> Result<TcpListener>
     let address = SocketAddr::new(address, 0);
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     if let Some(bytes) = receive_buffer {
-        setsockopt(&socket, sockopt::RcvBufForce, &bytes).context("a receive buffer: it needs CAP_NET_ADMIN")?;
+        setsockopt(&socket, sockopt::RcvBufForce, &bytes)
+            .context("a receive buffer: it needs CAP_NET_ADMIN")?;
     }
     socket.bind(&address.into())?;
     socket.listen(1)?;
@@ -240,7 +256,8 @@ fn receive(listener: &TcpListener, count: &AtomicU64, stop: &AtomicBool) -> Resu
             Ok(0) => break,
             Ok(len) => _ = count.fetch_add(len as u64, Ordering::Relaxed),
             Err(error) if is_patience(&error) => {}
-            Err(error) if error.kind() == ErrorKind::ConnectionReset => break, // the sender has ended
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => break, /* the sender has
+            * ended */
             Err(error) => return Err(error).context("receiving a stream"),
         }
     }
@@ -252,7 +269,8 @@ fn send(to: SocketAddr, congestion: Congestion, stop: &AtomicBool) -> Result<()>
     let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
     let pacer = match congestion {
         Congestion::Weir => {
-            path::prepare_sender(&socket, path::MAX_BUFFER, path::MAX_UNSENT).context("a send buffer")?;
+            path::prepare_sender(&socket, path::MAX_BUFFER, path::MAX_UNSENT)
+                .context("a send buffer")?;
             let pacer = Pacer::start()?;
             if let Some(why) = pacer.limited_by() {
                 bail!("{why}");
@@ -261,7 +279,9 @@ fn send(to: SocketAddr, congestion: Congestion, stop: &AtomicBool) -> Result<()>
         }
         _ => {
             let name = congestion.to_string();
-            socket.set_tcp_congestion(name.as_bytes()).with_context(|| format!("this kernel has no {name}"))?;
+            socket
+                .set_tcp_congestion(name.as_bytes())
+                .with_context(|| format!("this kernel has no {name}"))?;
             None
         }
     };
@@ -274,7 +294,11 @@ fn send(to: SocketAddr, congestion: Congestion, stop: &AtomicBool) -> Result<()>
         match stream.write(&buffer) {
             Ok(_) => {}
             Err(error) if is_patience(&error) => {}
-            Err(error) if matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe) => break,
+            Err(error)
+                if matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe) =>
+            {
+                break;
+            }
             Err(error) => return Err(error).context("sending a stream"),
         }
     }
@@ -303,7 +327,8 @@ mod tests {
 
     #[test]
     fn rates_are_of_the_time_that_counts() {
-        let samples = vec![(0.0, vec![0, 0]), (1.0, vec![7, 9]), (3.0, vec![250_000_007, 500_000_009])];
+        let samples =
+            vec![(0.0, vec![0, 0]), (1.0, vec![7, 9]), (3.0, vec![250_000_007, 500_000_009])];
         let flowed = Flowed { samples, steady: 1 };
         assert_eq!((flowed.gbits(), flowed.flowing()), (vec![1.0, 2.0], 2));
         assert!((flowed.total_gbits() - 3.0).abs() < 1e-12);

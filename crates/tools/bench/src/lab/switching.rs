@@ -1,4 +1,5 @@
-//! The switch: when frames leave it, against what the standard's arithmetic says, and everybody talking to everybody.
+//! The switch: when frames leave it, against what the standard's arithmetic says, and everybody
+//! talking to everybody.
 
 use std::time::Duration;
 
@@ -45,7 +46,8 @@ const RATE_FULL: f64 = 1.0;
 /// Buffer of each port, bytes: that of a switch, not of a long fat pipe.
 const BUFFER: u64 = 1_000_000;
 
-/// What streams are to have of all ports' rates, the acknowledgements against them being in the way.
+/// What streams are to have of all ports' rates, the acknowledgements against them being in the
+/// way.
 const SHARE: f64 = 0.9;
 
 const GROWTH: Duration = Duration::from_secs(2);
@@ -62,10 +64,13 @@ fn model(findings: &mut Findings) -> Result<()> {
     let mut off = [0.0_f64; 2];
     for size in SIZES {
         let mut row = vec![size.to_string()];
-        // From the last bit in to the last bit out, gap included. Stored: all of it once more. Cut through: the header's length.
+        // From the last bit in to the last bit out, gap included. Stored: all of it once more. Cut
+        // through: the header's length.
         let stored = ((PREAMBLE_BYTES + size + GAP_BYTES) * 8) as f64 / MODEL_RATE;
         let cut = ((PREAMBLE_BYTES + ETHERNET_BYTES) * 8) as f64 / MODEL_RATE;
-        for (off, (timing, due)) in off.iter_mut().zip([(Timing::StoreAndForward, stored), (Timing::CutThrough, cut)]) {
+        for (off, (timing, due)) in
+            off.iter_mut().zip([(Timing::StoreAndForward, stored), (Timing::CutThrough, cut)])
+        {
             let found = latency(size, timing)?;
             *off = off.max((found - due).abs());
             row.extend([figure::digits(found), figure::digits(due)]);
@@ -73,7 +78,8 @@ fn model(findings: &mut Findings) -> Result<()> {
         table.row(row);
     }
     for (off, how) in off.into_iter().zip(["store-and-forward", "cut-through"]) {
-        let name = format!("switch, {how}, 64 to 9018 B at {MODEL_RATE} Gb/s: off the model by at most");
+        let name =
+            format!("switch, {how}, 64 to 9018 B at {MODEL_RATE} Gb/s: off the model by at most");
         findings.row(&name, Some(off), None, "ns", Goal::AtMost(1.0));
     }
     findings.table("A switch's latency by frame", table);
@@ -85,7 +91,8 @@ fn latency(size: usize, timing: Timing) -> Result<f64> {
     let settings = LineSettings { rate: gigabits(MODEL_RATE), timing, ..LineSettings::default() };
     let (mut line, mut memory) = (Line::new(settings), Memory::of_cells(16));
     let mut bytes = vec![0; VNET_BYTES + size - CHECK_BYTES];
-    bytes[VNET_BYTES..VNET_BYTES + 14].copy_from_slice(&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x88, 0xb5]); // an experiment's
+    bytes[VNET_BYTES..VNET_BYTES + 14]
+        .copy_from_slice(&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x88, 0xb5]); // an experiment's
     let Received::Packet(packet) = Packet::of(&bytes, &mut memory, ARRIVAL) else {
         bail!("a frame of {size} B is refused")
     };
@@ -103,18 +110,31 @@ fn everybody(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let line = LineSettings { rate: gigabits(rate), buffer: BUFFER, ..delayed(Duration::ZERO) };
     let net = Net::boxed(vec![line; PORTS], Forwarding::Switch(AGEING))?;
     let pairs = (0..PORTS).flat_map(|from| (0..PORTS).map(move |to| (from, to)));
-    let ways: Vec<Way> = pairs.filter(|(from, to)| from != to).map(|(from, to)| Way::cubic(from, to)).collect();
+    let ways: Vec<Way> =
+        pairs.filter(|(from, to)| from != to).map(|(from, to)| Way::cubic(from, to)).collect();
     let flowed = Streams::start(&net, &ways)?.measure(GROWTH, settings.lab.duration)?;
     let report = net.stop()?;
     let name = format!("{PORTS} ports of {rate} Gb/s, all to all");
     let flowing = flowed.flowing() as f64;
-    findings.row(&format!("{name}: streams that flow"), Some(flowing), None, "", Goal::AtLeast(ways.len() as f64));
+    findings.row(
+        &format!("{name}: streams that flow"),
+        Some(flowing),
+        None,
+        "",
+        Goal::AtLeast(ways.len() as f64),
+    );
     let goal = PORTS as f64 * rate * payload_share(false) * SHARE;
     let goal = Goal::AtLeast((goal * 100.0).round() / 100.0);
     findings.row(&format!("{name}: together"), Some(flowed.total_gbits()), None, "Gb/s", goal);
     let switch = report.switch.context("the box is a switch")?;
     let (stations, ports) = (Some(switch.stations as f64), Some(PORTS as f64));
-    findings.row(&format!("{name}: stations learnt, vs ports"), stations, ports, "", Goal::RatioWithin(0.0));
+    findings.row(
+        &format!("{name}: stations learnt, vs ports"),
+        stations,
+        ports,
+        "",
+        Goal::RatioWithin(0.0),
+    );
     let unwanted = report.lines.iter().map(|line| line.counters.drops.unwanted()).sum::<u64>()
         + report.inputs.iter().map(|input| input.exhausted + input.dropped_by_kernel).sum::<u64>();
     findings.row(

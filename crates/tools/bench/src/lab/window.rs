@@ -1,5 +1,5 @@
-//! What a queue grows to: `cwnd_max = queue + throughput x round trip`, where the window is as large as the receiver lets it be. And
-//! what happens where that does not fit.
+//! What a queue grows to: `cwnd_max = queue + throughput x round trip`, where the window is as
+//! large as the receiver lets it be. And what happens where that does not fit.
 
 use std::time::Duration;
 
@@ -17,7 +17,8 @@ use sprat_units::figure;
 /// A pipe, and a window for it.
 struct Case {
     round_trip: Duration,
-    /// Bytes of payload: the most that a window can say at some scale, for the kernel rounds what its route says up to that.
+    /// Bytes of payload: the most that a window can say at some scale, for the kernel rounds what
+    /// its route says up to that.
     window: usize,
     /// Bytes on the wire.
     buffer: u64,
@@ -34,8 +35,8 @@ const SMALL: Case = Case {
     growth: Duration::from_secs(5),
 };
 
-/// Near the published experiment \[SC09\], which had a window of 600 MB in a buffer of 537 MB; its round trip follows from the 507 MB that
-/// were queued at 2 Gb/s.
+/// Near the published experiment \[SC09\], which had a window of 600 MB in a buffer of 537 MB; its
+/// round trip follows from the 507 MB that were queued at 2 Gb/s.
 const FULL: Case = Case {
     round_trip: Duration::from_millis(372),
     window: 65_535 << 13,
@@ -55,20 +56,28 @@ const BOUND: f64 = 0.05;
 pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let case = if settings.full { &FULL } else { &SMALL };
     for rate in case.rates {
-        let there = Line { rate: gigabits(rate), buffer: case.buffer, ..delayed(case.round_trip / 2) };
+        let there =
+            Line { rate: gigabits(rate), buffer: case.buffer, ..delayed(case.round_trip / 2) };
         let net = Net::pair(there, delayed(case.round_trip / 2))?;
         clamp(&net, case.window)?;
-        let way = Way { congestion: Congestion::Reno, receive_buffer: Some(case.window * 2), ..Way::cubic(0, 1) };
+        let way = Way {
+            congestion: Congestion::Reno,
+            receive_buffer: Some(case.window * 2),
+            ..Way::cubic(0, 1)
+        };
         let (mut queues, mut echoes) = (Vec::new(), None);
-        let (to, window_time) = (net.address(1, false), Duration::from_secs_f64(case.window as f64 * 8.0 / rate / 1e9));
-        let flowed = Streams::start(&net, &[way])?.watch(case.growth, settings.lab.duration, &mut || {
-            queues.push(net.line(1)?.counters.queue as f64 * payload_share(false));
-            if echoes.is_none() {
-                echoes = Some(net.hosts[0].run(move || ping(to, window_time * 2, ECHOES, GAP))?);
+        let (to, window_time) =
+            (net.address(1, false), Duration::from_secs_f64(case.window as f64 * 8.0 / rate / 1e9));
+        let flowed =
+            Streams::start(&net, &[way])?.watch(case.growth, settings.lab.duration, &mut || {
                 queues.push(net.line(1)?.counters.queue as f64 * payload_share(false));
-            }
-            Ok(())
-        })?;
+                if echoes.is_none() {
+                    echoes =
+                        Some(net.hosts[0].run(move || ping(to, window_time * 2, ECHOES, GAP))?);
+                    queues.push(net.line(1)?.counters.queue as f64 * payload_share(false));
+                }
+                Ok(())
+            })?;
         let drops = net.line(1)?.counters.drops.total() as f64;
         let name = format!(
             "{} MB window, {rate} Gb/s, {} ms, {} MB buffer",
@@ -77,7 +86,13 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
             case.buffer / 1_000_000
         );
         if rate < case.rates[0] {
-            findings.row(&format!("{name}: lost"), Some(drops), None, "segments", Goal::AtLeast(1.0));
+            findings.row(
+                &format!("{name}: lost"),
+                Some(drops),
+                None,
+                "segments",
+                Goal::AtLeast(1.0),
+            );
             continue;
         }
         let queue = queues.iter().sum::<f64>() / queues.len() as f64;
@@ -90,7 +105,13 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
             "MB",
             Goal::RatioWithin(BOUND),
         );
-        findings.row(&format!("{name}: of that queued"), Some(queue / 1e6), None, "MB", Goal::Shown);
+        findings.row(
+            &format!("{name}: of that queued"),
+            Some(queue / 1e6),
+            None,
+            "MB",
+            Goal::Shown,
+        );
         findings.row(
             &format!("{name}: ping meanwhile, vs window / throughput"),
             echoes.as_ref().and_then(super::probe::Trips::mean),
@@ -113,7 +134,10 @@ fn clamp(net: &Net, bytes: usize) -> Result<()> {
     let (interface, own, bytes) = (host.interface(), host.v4().to_string(), bytes.to_string());
     let route = move || {
         let to = ["route", "replace", "10.9.0.0/24", "dev", &interface];
-        on_host(&[&to[..], &["proto", "kernel", "scope", "link", "src", &own, "window", &bytes]].concat())
+        on_host(
+            &[&to[..], &["proto", "kernel", "scope", "link", "src", &own, "window", &bytes]]
+                .concat(),
+        )
     };
     host.run(route).context("holding a window")
 }

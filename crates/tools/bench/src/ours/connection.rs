@@ -43,7 +43,8 @@ pub struct Connection {
     ready: Option<Ready>,
     idle: Idle,
     start: Instant,
-    /// The time at the end of the last poll; operations that begin before the next begin then, near enough.
+    /// The time at the end of the last poll; operations that begin before the next begin then,
+    /// near enough.
     now: Nanos,
     swept: Nanos,
     /// The ping under way: its number, the operation's tag, and when it was sent.
@@ -60,12 +61,18 @@ struct Ready {
     events: Vec<epoll::Event>,
 }
 
-/// Opens `connections` connections (1 to 4,096) to the cluster that `options` name, and makes the table that loads use if
-/// there is none. `waiting` is what a client does that may sleep: sleep at once, or spin a little first.
+/// Opens `connections` connections (1 to 4,096) to the cluster that `options` name, and makes the
+/// table that loads use if there is none. `waiting` is what a client does that may sleep: sleep at
+/// once, or spin a little first.
 ///
 /// # Errors
 /// When nobody answers there.
-pub fn connect(options: &Options, connections: usize, sockets: Sockets, waiting: Mode) -> Result<Connection> {
+pub fn connect(
+    options: &Options,
+    connections: usize,
+    sockets: Sockets,
+    waiting: Mode,
+) -> Result<Connection> {
     assert!((1..=4096).contains(&connections), "1 to 4,096 connections, not {connections}");
     // Before the clients' own clocks, so that their time does not go back when this one takes over.
     let start = Instant::now();
@@ -114,12 +121,13 @@ pub fn connect(options: &Options, connections: usize, sockets: Sockets, waiting:
 /// How the server of the table is reached, as its locator has it.
 fn transport_of(client: &mut Client) -> Result<String> {
     let tables = client.list_tables()?;
-    let table = tables.into_iter().find(|table| table.name == TABLE).context("the table just made")?;
+    let table =
+        tables.into_iter().find(|table| table.name == TABLE).context("the table just made")?;
     Ok(table.tablets[0].locator.split(':').next().unwrap_or_default().to_owned())
 }
 
-/// Opens a core's session by a read, and has `epoll` tell when anything arrives for it: on its socket itself, which is
-/// known for good once there is an answer.
+/// Opens a core's session by a read, and has `epoll` tell when anything arrives for it: on its
+/// socket itself, which is known for good once there is an answer.
 fn watch(core: &mut Core, table: u32, epoll: &OwnedFd, index: usize, start: Instant) -> Result<()> {
     let now = || Nanos(0) + start.elapsed();
     for watched in [false, true] {
@@ -140,7 +148,8 @@ fn watch(core: &mut Core, table: u32, epoll: &OwnedFd, index: usize, start: Inst
 }
 
 impl Connection {
-    /// The same; while others are measured, the server `pid` is stopped: it spins, and must not take a core from them.
+    /// The same; while others are measured, the server `pid` is stopped: it spins, and must not
+    /// take a core from them.
     #[must_use]
     pub fn parking(mut self, pid: u32) -> Self {
         self.parked = Some(pid);
@@ -165,7 +174,9 @@ impl Connection {
                 done.push(Completion { tag, outcome: Outcome::Ok { bytes: 0 } });
             }
         }
-        if let Some((_, tag, _)) = self.pinged.take_if(|(_, _, sent)| now.since(*sent) > PING_LOST_AFTER) {
+        if let Some((_, tag, _)) =
+            self.pinged.take_if(|(_, _, sent)| now.since(*sent) > PING_LOST_AFTER)
+        {
             done.push(Completion { tag, outcome: Outcome::Error });
         }
     }
@@ -177,7 +188,9 @@ impl Connection {
 
     fn take(&mut self, now: Nanos, index: usize, done: &mut Vec<Completion>) -> Result<()> {
         let Self { cores, failure, .. } = self;
-        cores[index].poll(now, &mut |tag, answer| done.push(Completion { tag, outcome: outcome(answer, failure) }))?;
+        cores[index].poll(now, &mut |tag, answer| {
+            done.push(Completion { tag, outcome: outcome(answer, failure) })
+        })?;
         Ok(())
     }
 
@@ -185,7 +198,11 @@ impl Connection {
     fn look(&mut self, now: Nanos, done: &mut Vec<Completion>) -> Result<()> {
         let Some(mut ready) = self.ready.take() else { return self.take(now, 0, done) };
         ready.events.clear();
-        match epoll::wait(&ready.epoll, spare_capacity(&mut ready.events), Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {
+        match epoll::wait(
+            &ready.epoll,
+            spare_capacity(&mut ready.events),
+            Some(&Timespec { tv_sec: 0, tv_nsec: 0 }),
+        ) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error).context("epoll_wait"),
         }
@@ -259,7 +276,9 @@ impl Target for Connection {
         let (now, table) = (self.now, self.table);
         let request = match *op {
             Op::Get { key } => Request::Read { table, key },
-            Op::Put { key, value } => Request::Write { table, key, value, condition: Condition::None },
+            Op::Put { key, value } => {
+                Request::Write { table, key, value, condition: Condition::None }
+            }
             Op::Ping => return self.ping(tag),
         };
         let index = connection % self.cores.len();

@@ -44,7 +44,8 @@ pub enum Transport {
     Memif,
     /// The same, as para-virtual devices do it: `net_vhost` and `net_virtio_user`.
     Virtio,
-    /// `fast+dpdk` over a virtual cable, its ends driven by packet sockets of the kernel: `net_af_packet`.
+    /// `fast+dpdk` over a virtual cable, its ends driven by packet sockets of the kernel:
+    /// `net_af_packet`.
     Packet(Cable),
     /// The same, driven by XDP sockets: `net_af_xdp`.
     Xdp(Cable),
@@ -77,13 +78,21 @@ impl Transport {
         let (server, client) = match self {
             Self::Udp | Self::Tcp => {
                 let address = free_loopback_addr()?;
-                return Ok((format!("{}:host={},port={}", self.word(), address.ip(), address.port()), None));
+                return Ok((
+                    format!("{}:host={},port={}", self.word(), address.ip(), address.port()),
+                    None,
+                ));
             }
             Self::Memif => {
-                let device = |role| format!("net_memif_{role},role={role},socket={socket},socket-abstract=no");
+                let device = |role| {
+                    format!("net_memif_{role},role={role},socket={socket},socket-abstract=no")
+                };
                 (device("server"), device("client"))
             }
-            Self::Virtio => (format!("net_vhost_bench,iface={socket}"), format!("net_virtio_user_bench,path={socket}")),
+            Self::Virtio => (
+                format!("net_vhost_bench,iface={socket}"),
+                format!("net_virtio_user_bench,path={socket}"),
+            ),
             Self::Packet(cable) => {
                 let device = |interface| format!("net_af_packet_bench,iface={interface}");
                 (device(cable.server()), device(cable.client()))
@@ -103,7 +112,8 @@ impl Transport {
 pub enum Sockets {
     /// N clients, each with a socket and session of its own, as N processes have.
     Each,
-    /// One client that multiplexes N users over one socket, as one node with many threads of work has.
+    /// One client that multiplexes N users over one socket, as one node with many threads of work
+    /// has.
     One,
 }
 
@@ -122,7 +132,8 @@ pub struct Sprat {
 }
 
 impl Sprat {
-    /// The binary `program` as a server on `transport` that waits as `server` says; every client has its own socket.
+    /// The binary `program` as a server on `transport` that waits as `server` says; every client
+    /// has its own socket.
     #[must_use]
     pub fn new(program: PathBuf, transport: Transport, server: Mode) -> Self {
         let name = format!("sprat {}", transport.word());
@@ -207,7 +218,13 @@ impl Sprat {
         self.members.as_ref().map(|members| Arc::clone(&members.client))
     }
 
-    fn arguments(&self, setup: &Setup, coordinator: &str, listen: &str, folder: &TempDir) -> Vec<OsString> {
+    fn arguments(
+        &self,
+        setup: &Setup,
+        coordinator: &str,
+        listen: &str,
+        folder: &TempDir,
+    ) -> Vec<OsString> {
         let durability = match setup.durability {
             Durability::Memory => "none",
             Durability::Buffered => "buffered",
@@ -300,7 +317,8 @@ impl SpratServer {
 
     fn run(&mut self) -> Result<Duration> {
         let program = self.settings.program.to_str().context("a path of the program in UTF-8")?;
-        let process = Process::spawn(program, &self.arguments, self.core, &self.folder.path().join("log"))?;
+        let process =
+            Process::spawn(program, &self.arguments, self.core, &self.folder.path().join("log"))?;
         // A client past the kernel opens the device: not for each look.
         let ready: fn(&dyn Fn(Duration) -> Options) -> bool =
             if self.local.is_none() { is_ready } else { has_enlisted };
@@ -308,7 +326,8 @@ impl SpratServer {
         self.process.insert(process).wait_ready(READY_LIMIT, || ready(&options))
     }
 
-    /// Stops it while others are measured, for one that spins would take a core from them; or has it go on.
+    /// Stops it while others are measured, for one that spins would take a core from them; or has
+    /// it go on.
     pub(crate) fn set_parked(&self, parked: bool) {
         set_stopped(self.pid(), parked);
     }
@@ -359,10 +378,17 @@ fn set_stopped(pid: u32, stopped: bool) {
 }
 
 fn options(coordinator: &str, identity: Option<Arc<Identity>>, timeout: Duration) -> Options {
-    Options { coordinator: coordinator.to_owned(), timeout, waiting: Mode::Sleep, identity, ..Options::default() }
+    Options {
+        coordinator: coordinator.to_owned(),
+        timeout,
+        waiting: Mode::Sleep,
+        identity,
+        ..Options::default()
+    }
 }
 
-/// Whether the coordinator has the table and its server answers for it; makes the table if it is missing.
+/// Whether the coordinator has the table and its server answers for it; makes the table if it is
+/// missing.
 fn is_ready(options: &dyn Fn(Duration) -> Options) -> bool {
     let look = || -> Result<(), Error> {
         let mut quick = Client::connect(&options(LOOK))?;

@@ -44,7 +44,8 @@ impl Endpoint {
                 Ok(stream.into())
             }
             Self::Unix(path) => {
-                let stream = UnixStream::connect(path).with_context(|| format!("connecting to {}", path.display()))?;
+                let stream = UnixStream::connect(path)
+                    .with_context(|| format!("connecting to {}", path.display()))?;
                 Ok(stream.into())
             }
         }

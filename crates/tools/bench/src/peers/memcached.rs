@@ -52,13 +52,17 @@ impl Codec for Meta {
             };
         };
         let header = line + 1;
-        let Some(text) = input[..header].strip_suffix(b"\r\n") else { return Err(Malformed("line without CR")) };
+        let Some(text) = input[..header].strip_suffix(b"\r\n") else {
+            return Err(Malformed("line without CR"));
+        };
         let mut words = text.split(|&byte| byte == b' ');
         let ended = |outcome| Ok(Decoded::Reply { consumed: header, outcome });
         match words.next().unwrap_or_default() {
             b"HD" => ended(Outcome::Ok { bytes: 0 }),
             b"EN" => ended(Outcome::Miss),
-            b"NS" | b"EX" | b"NF" | b"ERROR" | b"CLIENT_ERROR" | b"SERVER_ERROR" => ended(Outcome::Error),
+            b"NS" | b"EX" | b"NF" | b"ERROR" | b"CLIENT_ERROR" | b"SERVER_ERROR" => {
+                ended(Outcome::Error)
+            }
             b"VA" => {
                 let bytes = words.next().and_then(decimal).ok_or(Malformed("length of a value"))?;
                 let whole = header + bytes + Self::VALUE_END.len();

@@ -8,8 +8,8 @@ use anyhow::{Context, Error, Result, bail};
 use super::{Endpoint, memcached, redis};
 use sprat_measure::target::Target;
 
-/// A running peer named by a URL: `redis://host:port`, `redis+unix:///path`, `memcached://host:port`,
-/// `memcached+unix:///path`.
+/// A running peer named by a URL: `redis://host:port`, `redis+unix:///path`,
+/// `memcached://host:port`, `memcached+unix:///path`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Peer {
     /// Speaks RESP2.
@@ -40,7 +40,9 @@ impl FromStr for Peer {
         };
         let (system, unix) = match scheme.split_once('+') {
             Some((system, "unix")) => (system, true),
-            Some((_, other)) => bail!("unknown transport `{other}` in `{url}`: only `unix` may follow `+`"),
+            Some((_, other)) => {
+                bail!("unknown transport `{other}` in `{url}`: only `unix` may follow `+`")
+            }
             None => (scheme, false),
         };
         let endpoint = if unix {
@@ -50,7 +52,8 @@ impl FromStr for Peer {
             Endpoint::Unix(rest.into())
         } else {
             let host = rest.trim_end_matches('/');
-            let mut found = host.to_socket_addrs().with_context(|| format!("`{host}` in `{url}`"))?;
+            let mut found =
+                host.to_socket_addrs().with_context(|| format!("`{host}` in `{url}`"))?;
             Endpoint::Tcp(found.next().with_context(|| format!("`{host}` has no address"))?)
         };
         match system {

@@ -19,8 +19,8 @@ const READY_POLL: Duration = Duration::from_millis(2);
 
 /// A server process, killed when dropped.
 ///
-/// It also dies with the thread that started it (`PR_SET_PDEATHSIG`, through `setpriv`), so that even a killed bench
-/// leaves none behind: start it from a thread that outlives its use.
+/// It also dies with the thread that started it (`PR_SET_PDEATHSIG`, through `setpriv`), so that
+/// even a killed bench leaves none behind: start it from a thread that outlives its use.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
@@ -29,8 +29,8 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts `program`, found in `PATH`, with its threads bound to `core` (any, if `None`). What it
-    /// prints goes to `log`.
+    /// Starts `program`, found in `PATH`, with its threads bound to `core` (any, if `None`). What
+    /// it prints goes to `log`.
     ///
     /// # Errors
     /// When it (or util-linux, which binds it) cannot be started.
@@ -47,7 +47,9 @@ impl Process {
         }
         command.arg(program).args(args).env_remove("SPRAT_IDENTITY"); // what is measured is a cluster of its own
         command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
-        let child = command.spawn().with_context(|| format!("starting {program} (needs util-linux's setpriv)"))?;
+        let child = command
+            .spawn()
+            .with_context(|| format!("starting {program} (needs util-linux's setpriv)"))?;
         Ok(Self { child, name: program.to_owned(), log: log.to_owned() })
     }
 
@@ -61,7 +63,11 @@ impl Process {
     ///
     /// # Errors
     /// When the process ends first, or `limit` passes; the end of its output is in the error.
-    pub fn wait_ready(&mut self, limit: Duration, mut ready: impl FnMut() -> bool) -> Result<Duration> {
+    pub fn wait_ready(
+        &mut self,
+        limit: Duration,
+        mut ready: impl FnMut() -> bool,
+    ) -> Result<Duration> {
         let started = Instant::now();
         loop {
             if ready() {
@@ -123,7 +129,13 @@ pub fn free_loopback_addr() -> Result<SocketAddr> {
 pub fn answers(endpoint: &Endpoint, question: &[u8], answer: &[u8]) -> bool {
     let Ok(socket) = endpoint.connect() else { return false };
     let second = Some(Duration::from_secs(1));
-    if rustix::net::sockopt::set_socket_timeout(&socket, rustix::net::sockopt::Timeout::Recv, second).is_err() {
+    if rustix::net::sockopt::set_socket_timeout(
+        &socket,
+        rustix::net::sockopt::Timeout::Recv,
+        second,
+    )
+    .is_err()
+    {
         return false;
     }
     let mut stream = File::from(socket);

@@ -15,7 +15,8 @@ pub struct Resp;
 /// Longest line of an answer that is not a bulk string (error texts).
 const MAX_LINE: usize = 4096;
 
-/// The same, each write followed by a `WAIT` for so many replicas, 1 or 3; it is done when they have it.
+/// The same, each write followed by a `WAIT` for so many replicas, 1 or 3; it is done when they
+/// have it.
 #[derive(Clone, Copy, Debug)]
 pub struct RespWait<const REPLICAS: u8>;
 
@@ -54,7 +55,9 @@ impl Codec for Resp {
             };
         };
         let header = line + 1;
-        let Some(text) = input[..header].strip_suffix(b"\r\n") else { return Err(Malformed("line without CR")) };
+        let Some(text) = input[..header].strip_suffix(b"\r\n") else {
+            return Err(Malformed("line without CR"));
+        };
         let ended = |outcome| Ok(Decoded::Reply { consumed: header, outcome });
         match text.split_first() {
             Some((b'+', _)) => ended(Outcome::Ok { bytes: 0 }),

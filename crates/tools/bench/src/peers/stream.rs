@@ -117,7 +117,12 @@ impl<C: Codec> Pipelined<C> {
         for index in 0..connections {
             let socket = endpoint.connect()?;
             set_socket_timeout(&socket, Timeout::Recv, Some(RECEIVE_TIMEOUT))?;
-            epoll::add(&epoll, &socket, epoll::EventData::new_u64(index as u64), epoll::EventFlags::IN)?;
+            epoll::add(
+                &epoll,
+                &socket,
+                epoll::EventData::new_u64(index as u64),
+                epoll::EventFlags::IN,
+            )?;
             lanes.push(Lane {
                 socket,
                 out: Vec::with_capacity(RECEIVE_ROOM),
@@ -150,8 +155,11 @@ impl<C: Codec> Pipelined<C> {
                 outcome = Err(error);
             }
             if lane.blocked != was_blocked {
-                let interest =
-                    if lane.blocked { epoll::EventFlags::IN | epoll::EventFlags::OUT } else { epoll::EventFlags::IN };
+                let interest = if lane.blocked {
+                    epoll::EventFlags::IN | epoll::EventFlags::OUT
+                } else {
+                    epoll::EventFlags::IN
+                };
                 let data = epoll::EventData::new_u64(index as u64);
                 if let Err(error) = epoll::modify(&self.epoll, &lane.socket, data, interest) {
                     outcome = Err(error.into());
@@ -163,7 +171,12 @@ impl<C: Codec> Pipelined<C> {
         outcome.with_context(|| format!("sending to {}", self.name))
     }
 
-    fn receive(&mut self, index: usize, flags: RecvFlags, done: &mut Vec<Completion>) -> Result<()> {
+    fn receive(
+        &mut self,
+        index: usize,
+        flags: RecvFlags,
+        done: &mut Vec<Completion>,
+    ) -> Result<()> {
         let lane = &mut self.lanes[index];
         if lane.receive(flags).with_context(|| format!("receiving from {}", self.name))? {
             lane.decode(&self.codec, done).with_context(|| format!("answer of {}", self.name))?;
@@ -196,7 +209,8 @@ impl<C: Codec> Target for Pipelined<C> {
         ensure!(!matches!(op, Op::Ping), "{} has no driver that answers pings", self.name);
         if let Op::Put { value, .. } = op {
             request_bytes += value.len() + C::VALUE_END.len();
-            lane.append_value(value, C::VALUE_END).with_context(|| format!("sending to {}", self.name))?;
+            lane.append_value(value, C::VALUE_END)
+                .with_context(|| format!("sending to {}", self.name))?;
         }
         lane.pending.push_back(Asked { tag, read: matches!(op, Op::Get { .. }), request_bytes });
         if !lane.dirty && lane.sent < lane.out.len() {
@@ -215,7 +229,10 @@ impl<C: Codec> Target for Pipelined<C> {
             if patience.is_zero() {
                 return self.receive(0, RecvFlags::DONTWAIT, done);
             }
-            if patience >= RECEIVE_TIMEOUT && self.dirty.is_empty() && !self.lanes[0].pending.is_empty() {
+            if patience >= RECEIVE_TIMEOUT
+                && self.dirty.is_empty()
+                && !self.lanes[0].pending.is_empty()
+            {
                 return self.receive(0, RecvFlags::empty(), done);
             }
         }
@@ -227,7 +244,8 @@ impl<C: Codec> Target for Pipelined<C> {
         }
         for event in 0..self.events.len() {
             let event = self.events[event];
-            let index = usize::try_from(event.data.u64()).context("event of an unknown connection")?;
+            let index =
+                usize::try_from(event.data.u64()).context("event of an unknown connection")?;
             let flags = event.flags;
             if flags != epoll::EventFlags::OUT {
                 self.receive(index, RecvFlags::DONTWAIT, done)?;
@@ -243,13 +261,15 @@ impl Lane {
         let mut skip = 0;
         if value.len() >= GATHER_FROM && !self.blocked {
             let ahead = self.out.len() - self.sent;
-            let parts = [IoSlice::new(&self.out[self.sent..]), IoSlice::new(value), IoSlice::new(end)];
+            let parts =
+                [IoSlice::new(&self.out[self.sent..]), IoSlice::new(value), IoSlice::new(end)];
             let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-            let sent = match sendmsg(&self.socket, &parts, &mut SendAncillaryBuffer::default(), flags) {
-                Ok(sent) => sent,
-                Err(Errno::AGAIN | Errno::INTR) => 0,
-                Err(error) => return Err(error.into()),
-            };
+            let sent =
+                match sendmsg(&self.socket, &parts, &mut SendAncillaryBuffer::default(), flags) {
+                    Ok(sent) => sent,
+                    Err(Errno::AGAIN | Errno::INTR) => 0,
+                    Err(error) => return Err(error.into()),
+                };
             self.sent += sent.min(ahead);
             skip = sent.saturating_sub(ahead);
             if self.sent == self.out.len() {
@@ -266,7 +286,11 @@ impl Lane {
     fn flush(&mut self) -> Result<()> {
         self.blocked = false;
         while self.sent < self.out.len() {
-            match send(&self.socket, &self.out[self.sent..], SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+            match send(
+                &self.socket,
+                &self.out[self.sent..],
+                SendFlags::DONTWAIT | SendFlags::NOSIGNAL,
+            ) {
                 Ok(sent) => self.sent += sent,
                 Err(Errno::AGAIN) => {
                     self.blocked = true;
@@ -292,7 +316,9 @@ impl Lane {
             self.input.reserve(RECEIVE_ROOM);
         }
         match recv(&self.socket, spare_capacity(&mut self.input), flags) {
-            Ok((_, 0)) => bail!("connection closed by the peer with {} answers due", self.pending.len()),
+            Ok((_, 0)) => {
+                bail!("connection closed by the peer with {} answers due", self.pending.len())
+            }
             Ok(_) => Ok(true),
             Err(Errno::AGAIN | Errno::INTR) => Ok(false),
             Err(error) => Err(error.into()),
@@ -301,11 +327,16 @@ impl Lane {
 
     fn decode<C: Codec>(&mut self, codec: &C, done: &mut Vec<Completion>) -> Result<()> {
         while self.parsed < self.input.len() {
-            let Some(asked) = self.pending.front() else { bail!("bytes that nothing had asked for") };
+            let Some(asked) = self.pending.front() else {
+                bail!("bytes that nothing had asked for")
+            };
             let input = &self.input[self.parsed..];
             match codec.decode(input, asked) {
                 Ok(Decoded::Reply { consumed, outcome }) => {
-                    assert!((1..=input.len()).contains(&consumed), "an answer lies within what was received");
+                    assert!(
+                        (1..=input.len()).contains(&consumed),
+                        "an answer lies within what was received"
+                    );
                     done.push(Completion { tag: asked.tag, outcome });
                     self.parsed += consumed;
                     self.pending.pop_front();

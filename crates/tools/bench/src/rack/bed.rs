@@ -1,4 +1,5 @@
-//! A rack of one instance on this machine, with a disk and memory of its own where that matters; all of it is gone with the benchmark.
+//! A rack of one instance on this machine, with a disk and memory of its own where that matters;
+//! all of it is gone with the benchmark.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -49,14 +50,27 @@ pub(super) struct Bed {
 }
 
 impl Bed {
-    /// Makes a rack of one server with one instance, which runs. `cassandra` are lines of its description.
+    /// Makes a rack of one server with one instance, which runs. `cassandra` are lines of its
+    /// description.
     ///
     /// # Errors
     /// What this machine does not allow, or lacks.
-    pub(super) fn new(settings: &Settings, name: &str, cassandra: &str, limits: Option<Limits>) -> Result<Self> {
+    pub(super) fn new(
+        settings: &Settings,
+        name: &str,
+        cassandra: &str,
+        limits: Option<Limits>,
+    ) -> Result<Self> {
         let folder = own_folder(&settings.lab.setup.data, "rack")?;
         let name = format!("{name}{}", std::process::id() % 100_000);
-        let mut bed = Self { program: settings.program.clone(), name, folder, device: None, memory: None, up: false };
+        let mut bed = Self {
+            program: settings.program.clone(),
+            name,
+            folder,
+            device: None,
+            memory: None,
+            up: false,
+        };
         let memory = limits.map_or(4 << 30, |limits| limits.memory) >> 20;
         let text = format!(
             "name = \"{}\"\n[server]\ncores = 2\nmemory = \"{memory}MiB\"\ndisks = [\"8GB\"]\nport-rate = \"1Gb/s\"\n\
@@ -82,16 +96,19 @@ impl Bed {
         let image = self.file("disk.img");
         fs::File::create(&image)?.set_len(limits.disk)?;
         run(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&image))?;
-        let device = run(Command::new("losetup").args(["--find", "--show", "--direct-io=on"]).arg(&image))?;
+        let device =
+            run(Command::new("losetup").args(["--find", "--show", "--direct-io=on"]).arg(&image))?;
         let path = device.trim().to_owned();
         let name = path.strip_prefix("/dev/").context("losetup tells a device")?;
         let read_ahead = PathBuf::from(format!("/sys/block/{name}/queue/read_ahead_kb"));
-        let read_ahead_before = fs::read_to_string(&read_ahead).with_context(|| read_ahead.display().to_string())?;
+        let read_ahead_before =
+            fs::read_to_string(&read_ahead).with_context(|| read_ahead.display().to_string())?;
         let device = self.device.insert(Device { path, read_ahead, read_ahead_before });
         device.read_ahead(READ_AHEAD)?;
         run(Command::new("mount").arg(&device.path).arg(self.folder.path().join("disk")))?;
         let group = Path::new(MEMORY).join(format!("sprat-{}", self.name));
-        fs::create_dir(&group).with_context(|| format!("{}: memory cannot be limited here", group.display()))?;
+        fs::create_dir(&group)
+            .with_context(|| format!("{}: memory cannot be limited here", group.display()))?;
         self.memory = Some(group.clone());
         let limit = group.join("memory.limit_in_bytes");
         fs::write(&limit, limits.memory.to_string()).with_context(|| limit.display().to_string())
@@ -134,10 +151,14 @@ impl Bed {
         report(&self.sprat("load", args).arg("--json").output()?)
     }
 
-    /// A command where the host is reached; what it leaves lying about goes with the bed. `program` is an absolute path.
+    /// A command where the host is reached; what it leaves lying about goes with the bed. `program`
+    /// is an absolute path.
     pub(super) fn beside(&self, program: &Path) -> Command {
         let mut command = Command::new("ip");
-        command.args(["netns", "exec", &format!("{}-ctl", self.name)]).arg(program).current_dir(self.file("."));
+        command
+            .args(["netns", "exec", &format!("{}-ctl", self.name)])
+            .arg(program)
+            .current_dir(self.file("."));
         command
     }
 
@@ -145,7 +166,10 @@ impl Bed {
     pub(super) fn instance(&self) -> Result<(String, rustix::process::Pid)> {
         let told = run(&mut self.sprat("status", &["--json"]))?;
         let status: Value = serde_json::from_str(&told)?;
-        let address = status["instances"][0]["address"].as_str().context("an instance has an address")?.to_owned();
+        let address = status["instances"][0]["address"]
+            .as_str()
+            .context("an instance has an address")?
+            .to_owned();
         let name = status["instances"][0]["name"].as_str().context("an instance has a name")?;
         let home = self.file("disk/rack/hosts/c0-n1/srv/cassandra").join(name);
         let pid = fs::read_to_string(home.join("run/pid"))?.trim().parse()?;

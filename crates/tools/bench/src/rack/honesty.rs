@@ -1,4 +1,5 @@
-//! An instance stands still for four seconds: what our load tells of it, and what a peer's does, at the same time.
+//! An instance stands still for four seconds: what our load tells of it, and what a peer's does, at
+//! the same time.
 
 use std::fs;
 use std::path::PathBuf;
@@ -52,20 +53,32 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
     let seconds = format!("{SECONDS}s");
     bed.load(&["--rate", RATE, "--duration", "5s"])?; // Java has seen it all once
     let latte = std::env::var_os(LATTE).map(PathBuf::from);
-    let latte = latte.map(|latte| latte.canonicalize().with_context(|| latte.display().to_string())).transpose()?;
+    let latte = latte
+        .map(|latte| latte.canonicalize().with_context(|| latte.display().to_string()))
+        .transpose()?;
     let (script, result) = (bed.scratch("work.rn"), bed.scratch("peer.json"));
     let mut peer = None;
     if let Some(latte) = &latte {
         fs::write(&script, WORK)?;
         run(bed.beside(latte).arg("schema").arg(&script).arg(&address))?;
         let mut command = bed.beside(latte);
-        command.args(["run", "--quiet", "--rate", RATE, "--duration", &seconds, "--output"]).arg(&result);
-        command.arg(&script).arg(&address).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+            .args(["run", "--quiet", "--rate", RATE, "--duration", &seconds, "--output"])
+            .arg(&result);
+        command
+            .arg(&script)
+            .arg(&address)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
         peer = Some(command.spawn().with_context(|| latte.display().to_string())?);
     }
     let mut ours = bed.sprat("load", &["--rate", RATE, "--duration", &seconds, "--json"]);
     let ours = ours.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-    #[expect(clippy::disallowed_methods, reason = "the instance stands still for as long as this does")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the instance stands still for as long as this does"
+    )]
     let pause = std::thread::sleep;
     pause(STILL_AT);
     kill_process(pid, Signal::STOP)?;
@@ -77,16 +90,38 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
     let theirs = match peer {
         Some(mut peer) => {
             peer.wait()?;
-            Some(serde_json::from_str::<Value>(&fs::read_to_string(&result).context("what the peer found")?)?)
+            Some(serde_json::from_str::<Value>(
+                &fs::read_to_string(&result).context("what the peer found")?,
+            )?)
         }
         None => None,
     };
     let counted = theirs.as_ref().and_then(|theirs| theirs["result"]["cycle_count"].as_f64());
     let theirs = |wanted: f64| theirs.as_ref().and_then(|theirs| percentile(theirs, wanted));
-    let name = |what: &str| format!("{what}, {RATE} op/s, an instance stands still for {} s", STILL.as_secs());
-    findings.row(&name("p99.9 beside latte's"), millis("p999"), theirs(99.9), "ms", Goal::AtLeast(3_000.0));
-    findings.row(&name("p99 beside latte's"), millis("p99"), theirs(99.0), "ms", Goal::AtLeast(3_000.0));
-    findings.row(&name("seconds in which the rate was missed"), missed, None, "s", Goal::AtLeast(3.0));
+    let name = |what: &str| {
+        format!("{what}, {RATE} op/s, an instance stands still for {} s", STILL.as_secs())
+    };
+    findings.row(
+        &name("p99.9 beside latte's"),
+        millis("p999"),
+        theirs(99.9),
+        "ms",
+        Goal::AtLeast(3_000.0),
+    );
+    findings.row(
+        &name("p99 beside latte's"),
+        millis("p99"),
+        theirs(99.0),
+        "ms",
+        Goal::AtLeast(3_000.0),
+    );
+    findings.row(
+        &name("seconds in which the rate was missed"),
+        missed,
+        None,
+        "s",
+        Goal::AtLeast(3.0),
+    );
     // What a peer holds back while nothing is answered is in none of its percentiles.
     let asked = told["asked"].as_f64();
     let all = told["response"]["count"].as_f64();
@@ -98,13 +133,18 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
         Goal::AtLeast(asked.unwrap_or(1.0)),
     );
     if latte.is_none() {
-        findings.note(format!("the peer is not here: {LATTE} is to name it (scripts/setup bench-rack)"));
+        findings.note(format!(
+            "the peer is not here: {LATTE} is to name it (scripts/setup bench-rack)"
+        ));
     }
     Ok(())
 }
 
 /// A percentile of what the peer reports, ms.
 fn percentile(report: &Value, wanted: f64) -> Option<f64> {
-    let at = report["percentiles"].as_array()?.iter().position(|percentile| percentile.as_f64() == Some(wanted))?;
+    let at = report["percentiles"]
+        .as_array()?
+        .iter()
+        .position(|percentile| percentile.as_f64() == Some(wanted))?;
     report["result"]["request_latency"]["percentiles"][at]["value"].as_f64()
 }

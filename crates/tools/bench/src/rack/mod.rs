@@ -1,4 +1,5 @@
-//! A rack on this machine, brought there by `sprat rack up`: whether the load tells what happened, beside a peer of it; and what tuning brings.
+//! A rack on this machine, brought there by `sprat rack up`: whether the load tells what happened,
+//! beside a peer of it; and what tuning brings.
 
 mod bed;
 mod honesty;

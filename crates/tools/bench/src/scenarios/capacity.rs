@@ -85,7 +85,8 @@ pub struct Idle {
     pub cores: f64,
 }
 
-/// Fills every system that keeps objects in memory with `objects` of 30 B + 100 B and reads its resident memory.
+/// Fills every system that keeps objects in memory with `objects` of 30 B + 100 B and reads its
+/// resident memory.
 ///
 /// # Errors
 /// When a system cannot be started or breaks.
@@ -110,8 +111,9 @@ pub fn memory(lab: &Lab, systems: &[&dyn System], objects: u64) -> Result<Vec<Me
     offering.map(|system| fill(system).with_context(|| system.name().to_owned())).collect()
 }
 
-/// Fills every durable system with `objects` of 30 B + 100 B, kills it, starts it again and reads a thousand of them back.
-/// Written with `buffered` durability, then given time to sync: the disk's speed at writing is not the question.
+/// Fills every durable system with `objects` of 30 B + 100 B, kills it, starts it again and reads a
+/// thousand of them back. Written with `buffered` durability, then given time to sync: the disk's
+/// speed at writing is not the question.
 ///
 /// # Errors
 /// When a system cannot be started, does not come back, or breaks.
@@ -136,7 +138,8 @@ pub fn restart(lab: &Lab, systems: &[&dyn System], objects: u64) -> Result<Vec<R
     offering.map(|system| cycle(system).with_context(|| system.name().to_owned())).collect()
 }
 
-/// CPU that each system uses over `span` with one open connection, after a moment's load, when asked nothing.
+/// CPU that each system uses over `span` with one open connection, after a moment's load, when
+/// asked nothing.
 ///
 /// # Errors
 /// When a system cannot be started or breaks.

@@ -33,8 +33,8 @@ pub struct Path<'a> {
     pub pings: bool,
 }
 
-/// One operation at a time over each of `paths` and over bare echoes, all of it turn by turn: `NAME ping`, `NAME read`,
-/// `NAME write`, `echo udp`, `echo tcp`. Nothing is durable.
+/// One operation at a time over each of `paths` and over bare echoes, all of it turn by turn: `NAME
+/// ping`, `NAME read`, `NAME write`, `echo udp`, `echo tcp`. Nothing is durable.
 ///
 /// # Errors
 /// When a system cannot be started or breaks.
@@ -45,25 +45,33 @@ pub fn ladder(lab: &Lab, paths: &[Path<'_>], wait: Wait) -> Result<Results> {
         echoes(lab, &reads)?.into_iter().map(|echo| (echo, vec![("", reads.clone())])).collect();
     for path in paths {
         for loaded in load(&[path.system], &lab.in_memory(), 1, &reads)? {
-            let mut plans = vec![("read", reads.clone()), ("write", one(Workload::writes(lab.keys, VALUE_BYTES)))];
+            let mut plans = vec![
+                ("read", reads.clone()),
+                ("write", one(Workload::writes(lab.keys, VALUE_BYTES))),
+            ];
             if path.pings {
                 plans.insert(0, ("ping", one(Workload::pings())));
             }
             rungs.push((loaded, plans));
         }
     }
-    let title = format!("{VALUE_BYTES} B operations by path, one {} client, kept in memory only", wait.word());
+    let title = format!(
+        "{VALUE_BYTES} B operations by path, one {} client, kept in memory only",
+        wait.word()
+    );
     climb(lab, &title, rungs)
 }
 
-/// How much goes through each of `systems`: `NAME 1 MB`, one large object at a time; `NAME 1 MB x4`, four; `NAME 100 B`,
-/// many small reads in flight.
+/// How much goes through each of `systems`: `NAME 1 MB`, one large object at a time; `NAME 1 MB
+/// x4`, four; `NAME 100 B`, many small reads in flight.
 ///
 /// # Errors
 /// When a system cannot be started or breaks.
 pub fn volume(lab: &Lab, systems: &[&dyn System]) -> Result<Results> {
-    let small =
-        lab.timed(Plan { depth: DEPTH, ..Plan::one_client(Workload::reads(lab.keys, VALUE_BYTES), Wait::Spin) });
+    let small = lab.timed(Plan {
+        depth: DEPTH,
+        ..Plan::one_client(Workload::reads(lab.keys, VALUE_BYTES), Wait::Spin)
+    });
     // Keys of another length, so that they are other objects.
     let objects = Workload { key_bytes: 31, ..Workload::reads(LARGE_KEYS, LARGE_BYTES) };
     let large = lab.timed(Plan::one_client(objects.clone(), Wait::Spin));
@@ -74,21 +82,35 @@ pub fn volume(lab: &Lab, systems: &[&dyn System]) -> Result<Results> {
             preload(loaded.target.as_mut(), &objects)?;
             loaded.target.set_active(false);
             let full = Plan { depth: LARGE_DEPTH, ..large.clone() };
-            rungs.push((loaded, vec![("1 MB", large.clone()), ("1 MB x4", full), ("100 B", small.clone())]));
+            rungs.push((
+                loaded,
+                vec![("1 MB", large.clone()), ("1 MB x4", full), ("100 B", small.clone())],
+            ));
         }
     }
-    climb(lab, "reads of 1 MB, one and four in flight, and of 100 B, many in flight; one spinning client", rungs)
+    climb(
+        lab,
+        "reads of 1 MB, one and four in flight, and of 100 B, many in flight; one spinning client",
+        rungs,
+    )
 }
 
-/// Measures every plan of every rung in turn, each round in the other direction, then stops them. A series is called after its rung and
-/// its plan.
-pub(super) fn climb(lab: &Lab, title: &str, mut rungs: Vec<(Loaded, Vec<(&str, Plan)>)>) -> Result<Results> {
+/// Measures every plan of every rung in turn, each round in the other direction, then stops them. A
+/// series is called after its rung and its plan.
+pub(super) fn climb(
+    lab: &Lab,
+    title: &str,
+    mut rungs: Vec<(Loaded, Vec<(&str, Plan)>)>,
+) -> Result<Results> {
     let _pinned = Pinned::to(lab.client_core)?;
     let mut series: Vec<Series> = Vec::new();
     let fifo = lab.client_fifo.map(Fifo::current_thread).transpose()?;
     for round in 0..lab.rounds {
-        let order: Vec<usize> =
-            if round % 2 == 0 { (0..rungs.len()).collect() } else { (0..rungs.len()).rev().collect() };
+        let order: Vec<usize> = if round % 2 == 0 {
+            (0..rungs.len()).collect()
+        } else {
+            (0..rungs.len()).rev().collect()
+        };
         for index in order {
             let (loaded, plans) = &mut rungs[index];
             loaded.target.set_active(true);
@@ -112,8 +134,8 @@ pub(super) fn climb(lab: &Lab, title: &str, mut rungs: Vec<(Loaded, Vec<(&str, P
     Ok(Results { title: title.to_owned(), series })
 }
 
-/// Round trips between two threads, on the server's core and the client's, that write to one cache line each: what
-/// no path between processes on this machine can be faster than.
+/// Round trips between two threads, on the server's core and the client's, that write to one cache
+/// line each: what no path between processes on this machine can be faster than.
 ///
 /// # Errors
 /// When a thread cannot be had, or not on its core.

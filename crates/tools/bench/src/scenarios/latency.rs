@@ -14,8 +14,8 @@ use sprat_measure::target::Wait;
 /// Bytes an echo carries, to stand for a 100 B read: 30 B key, 100 B value, some headers.
 const ECHO_FRAME: usize = 160;
 
-/// One 100 B read at a time from each of `systems`, by a spinning or a sleeping client, and the same over
-/// the bare echo (`echo udp`, `echo tcp`, server waiting as the client does).
+/// One 100 B read at a time from each of `systems`, by a spinning or a sleeping client, and the
+/// same over the bare echo (`echo udp`, `echo tcp`, server waiting as the client does).
 ///
 /// # Errors
 /// When a system cannot be started or breaks.
@@ -35,16 +35,22 @@ pub fn write_latency(lab: &Lab, systems: &[&dyn System], wait: Wait) -> Result<R
     let plan = lab.timed(Plan::one_client(Workload::writes(lab.keys, VALUE_BYTES), wait));
     let setup = lab.in_memory();
     let loaded = load(systems, &setup, 1, &plan)?;
-    measure(lab, &format!("{VALUE_BYTES} B writes, kept in memory only, one {} client", wait.word()), loaded)
+    measure(
+        lab,
+        &format!("{VALUE_BYTES} B writes, kept in memory only, one {} client", wait.word()),
+        loaded,
+    )
 }
 
-/// The same reads, undisturbed and then with a thread that only burns CPU beside: everybody unbound, so that there
-/// are more runnable threads than cores. Returns the quiet results and the contended ones.
+/// The same reads, undisturbed and then with a thread that only burns CPU beside: everybody
+/// unbound, so that there are more runnable threads than cores. Returns the quiet results and the
+/// contended ones.
 ///
 /// # Errors
 /// When a system cannot be started or breaks.
 pub fn contention(lab: &Lab, systems: &[&dyn System], wait: Wait) -> Result<(Results, Results)> {
-    let free = Lab { setup: Setup { core: None, ..lab.setup.clone() }, client_core: None, ..lab.clone() };
+    let free =
+        Lab { setup: Setup { core: None, ..lab.setup.clone() }, client_core: None, ..lab.clone() };
     let quiet = read_latency(&free, systems, wait)?;
     let _hog = Hog::start(None)?;
     let mut contended = read_latency(&free, systems, wait)?;
@@ -52,14 +58,22 @@ pub fn contention(lab: &Lab, systems: &[&dyn System], wait: Wait) -> Result<(Res
     Ok((quiet, contended))
 }
 
-/// 100 B writes at `durability`, each of `clients` on its own connection waiting for its answer. Clients share one sleeping
-/// generator thread.
+/// 100 B writes at `durability`, each of `clients` on its own connection waiting for its answer.
+/// Clients share one sleeping generator thread.
 ///
 /// # Errors
 /// When a system cannot be started or breaks.
-pub fn durable_write(lab: &Lab, systems: &[&dyn System], durability: Durability, clients: usize) -> Result<Results> {
+pub fn durable_write(
+    lab: &Lab,
+    systems: &[&dyn System],
+    durability: Durability,
+    clients: usize,
+) -> Result<Results> {
     let wait = if clients == 1 { Wait::Sleep } else { Wait::Spin };
-    let plan = Plan { clients, ..lab.timed(Plan::one_client(Workload::writes(lab.keys, VALUE_BYTES), wait)) };
+    let plan = Plan {
+        clients,
+        ..lab.timed(Plan::one_client(Workload::writes(lab.keys, VALUE_BYTES), wait))
+    };
     let setup = Setup { durability, ..lab.setup.clone() };
     let loaded = load(systems, &setup, clients, &plan)?;
     let promise = match durability {
@@ -70,19 +84,26 @@ pub fn durable_write(lab: &Lab, systems: &[&dyn System], durability: Durability,
     measure(lab, &format!("{VALUE_BYTES} B writes, {promise}, {clients} connections"), loaded)
 }
 
-/// 100 B reads and then 100 B writes at `durability`, of `clients` clients as in [`durable_write`], turn by turn; a system's series end in
-/// `reads` and `writes`.
+/// 100 B reads and then 100 B writes at `durability`, of `clients` clients as in [`durable_write`],
+/// turn by turn; a system's series end in `reads` and `writes`.
 ///
 /// # Errors
 /// When a system cannot be started or breaks.
-pub fn reads_and_writes(lab: &Lab, systems: &[&dyn System], durability: Durability, clients: usize) -> Result<Results> {
+pub fn reads_and_writes(
+    lab: &Lab,
+    systems: &[&dyn System],
+    durability: Durability,
+    clients: usize,
+) -> Result<Results> {
     let wait = if clients == 1 { Wait::Sleep } else { Wait::Spin };
     let plan = |workload| Plan { clients, ..lab.timed(Plan::one_client(workload, wait)) };
     let reads = plan(Workload::reads(lab.keys, VALUE_BYTES));
     let writes = plan(Workload::writes(lab.keys, VALUE_BYTES));
     let setup = Setup { durability, ..lab.setup.clone() };
     let loaded = load(systems, &setup, clients, &reads)?;
-    let rungs = loaded.into_iter().map(|one| (one, vec![("reads", reads.clone()), ("writes", writes.clone())]));
+    let rungs = loaded
+        .into_iter()
+        .map(|one| (one, vec![("reads", reads.clone()), ("writes", writes.clone())]));
     climb(lab, &format!("{VALUE_BYTES} B reads and writes, {clients} connections"), rungs.collect())
 }
 

@@ -1,5 +1,6 @@
-//! What the store is measured by. Every scenario starts the systems it is given, puts all of them under the
-//! same load turn by turn, and returns their figures; goals are judged by whoever knows which system is ours.
+//! What the store is measured by. Every scenario starts the systems it is given, puts all of them
+//! under the same load turn by turn, and returns their figures; goals are judged by whoever knows
+//! which system is ours.
 //!
 //! | scenario | question |
 //! | --- | --- |
@@ -48,7 +49,8 @@ pub struct Lab {
     pub setup: Setup,
     /// The core of the load generator; any, if `None`.
     pub client_core: Option<usize>,
-    /// The generator's SCHED_FIFO priority, if it is to have one: no other process then delays it, on a core that is its own.
+    /// The generator's SCHED_FIFO priority, if it is to have one: no other process then delays it,
+    /// on a core that is its own.
     pub client_fifo: Option<u8>,
     /// Turns each system gets.
     pub rounds: usize,
@@ -61,7 +63,8 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Servers on the last core and the generator on the first, if there are two; three rounds of a second.
+    /// Servers on the last core and the generator on the first, if there are two; three rounds of a
+    /// second.
     #[must_use]
     pub fn new() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -77,7 +80,8 @@ impl Lab {
         }
     }
 
-    /// The same with a generator that nothing ordinary can delay, where this process may ask for that.
+    /// The same with a generator that nothing ordinary can delay, where this process may ask for
+    /// that.
     #[must_use]
     pub fn undisturbed(&self) -> Self {
         const PRIORITY: u8 = 10;
@@ -111,14 +115,24 @@ struct Loaded {
 }
 
 /// Starts every system with `setup`, opens `connections`, fills it with the plan's keys.
-fn load(systems: &[&dyn System], setup: &Setup, connections: usize, plan: &Plan) -> Result<Vec<Loaded>> {
+fn load(
+    systems: &[&dyn System],
+    setup: &Setup,
+    connections: usize,
+    plan: &Plan,
+) -> Result<Vec<Loaded>> {
     let offering = systems.iter().filter(|system| system.offers(setup.durability));
     let loaded = offering.map(|system| {
         let server = system.start(setup).with_context(|| format!("starting {}", system.name()))?;
         let mut target = server.connect(connections)?;
         sprat_measure::load::preload(target.as_mut(), &plan.workload)?;
         target.set_active(false);
-        Ok(Loaded { target, label: system.name().to_owned(), plan: plan.clone(), server: Some(server) })
+        Ok(Loaded {
+            target,
+            label: system.name().to_owned(),
+            plan: plan.clone(),
+            server: Some(server),
+        })
     });
     loaded.collect()
 }

@@ -42,8 +42,8 @@ impl Mix {
     }
 }
 
-/// Operations a second on 100 B objects in memory, as `mix` has it, from one generator thread that spins: the server
-/// is the bottleneck as long as the generator's core is the faster of the two.
+/// Operations a second on 100 B objects in memory, as `mix` has it, from one generator thread that
+/// spins: the server is the bottleneck as long as the generator's core is the faster of the two.
 ///
 /// # Errors
 /// When a system cannot be started or breaks.
@@ -52,13 +52,15 @@ pub fn throughput(lab: &Lab, systems: &[&dyn System], mix: Mix) -> Result<Result
     let loaded = load(systems, &lab.in_memory(), mix.connections, &plan)?;
     let Mix { connections, depth, read_share, .. } = mix;
     let reads = read_share * 100.0;
-    let title =
-        format!("{VALUE_BYTES} B objects, {reads:.0} % reads, {connections} connections, {depth} in flight on each");
+    let title = format!(
+        "{VALUE_BYTES} B objects, {reads:.0} % reads, {connections} connections, {depth} in flight on each"
+    );
     measure(lab, &title, loaded)
 }
 
-/// Latency of 100 B objects in memory under a load that does not wait for the server: `rate` operations a second, as many
-/// independent users would ask. `mix` has the connections; its depth bounds what is in flight, no more.
+/// Latency of 100 B objects in memory under a load that does not wait for the server: `rate`
+/// operations a second, as many independent users would ask. `mix` has the connections; its depth
+/// bounds what is in flight, no more.
 ///
 /// # Errors
 /// When a system cannot be started or breaks.
@@ -66,6 +68,8 @@ pub fn offered(lab: &Lab, systems: &[&dyn System], mix: Mix, rate: f64) -> Resul
     let plan = Plan { pace: Pace::Open { rate, arrivals: Arrivals::Poisson }, ..mix.plan(lab) };
     let loaded = load(systems, &lab.in_memory(), mix.connections, &plan)?;
     let (reads, connections, rate) = (mix.read_share * 100.0, mix.connections, figure::rate(rate));
-    let title = format!("{VALUE_BYTES} B objects, {reads:.0} % reads, {rate} offered over {connections} connections");
+    let title = format!(
+        "{VALUE_BYTES} B objects, {reads:.0} % reads, {rate} offered over {connections} connections"
+    );
     measure(lab, &title, loaded)
 }

@@ -30,7 +30,8 @@ const AGEING_LIMIT: Duration = Duration::from_secs(20);
 /// Writes beside the timed reads, a second.
 pub const BESIDE_RATE: u32 = 40_000;
 
-/// Share of the memory that live objects take in the server whose reads are the measure without cleaning.
+/// Share of the memory that live objects take in the server whose reads are the measure without
+/// cleaning.
 const ROOMY: f64 = 0.25;
 
 /// What was found.
@@ -52,8 +53,9 @@ struct Filled {
     log_bytes: f64,
 }
 
-/// Random overwrites of 100 B objects where live objects take half the memory and nine tenths of it; and one client's
-/// reads beside writes at a fixed rate, with and without cleaning. `system` keeps its log in memory only.
+/// Random overwrites of 100 B objects where live objects take half the memory and nine tenths of
+/// it; and one client's reads beside writes at a fixed rate, with and without cleaning. `system`
+/// keeps its log in memory only.
 ///
 /// # Errors
 /// When a server cannot be started or breaks.
@@ -70,21 +72,28 @@ pub fn utilisation(lab: &Lab, system: &Sprat) -> Result<Utilisation> {
         age(target.as_mut(), filled, &plan)?;
         loaded.push(Loaded { target, label: label.to_owned(), plan, server: None });
     }
-    let overwrites = measure(lab, &format!("{VALUE_BYTES} B random overwrites, {DEPTH} in flight"), loaded)?;
+    let overwrites =
+        measure(lab, &format!("{VALUE_BYTES} B random overwrites, {DEPTH} in flight"), loaded)?;
     drop(half);
     let roomy = fill(lab, system, ROOMY)?;
     let before = [moved(&roomy)?, moved(&full)?];
     let mut loaded = Vec::new();
     // Idle moments have let the cleaner catch up; a burst before each turn puts it behind again.
     let burst = whole(full.free_bytes as f64 / full.log_bytes);
-    for (filled, label, burst) in [(&roomy, "25 % full, no cleaning", 0), (&full, "90 % full, cleaning", burst)] {
-        let plan = lab.timed(Plan::one_client(Workload::reads(filled.keys, VALUE_BYTES), Wait::Spin));
+    for (filled, label, burst) in
+        [(&roomy, "25 % full, no cleaning", 0), (&full, "90 % full, cleaning", burst)]
+    {
+        let plan =
+            lab.timed(Plan::one_client(Workload::reads(filled.keys, VALUE_BYTES), Wait::Spin));
         let writes = filled.server.connect(1)?;
-        let mut target = Box::new(Beside::new(filled.server.connect(1)?, writes, filled.keys, burst));
+        let mut target =
+            Box::new(Beside::new(filled.server.connect(1)?, writes, filled.keys, burst));
         target.set_active(false);
         loaded.push(Loaded { target, label: label.to_owned(), plan, server: None });
     }
-    let title = format!("{VALUE_BYTES} B reads, one client, beside {BESIDE_RATE} random overwrites a second");
+    let title = format!(
+        "{VALUE_BYTES} B reads, one client, beside {BESIDE_RATE} random overwrites a second"
+    );
     let reads = measure(lab, &title, loaded)?;
     let after = [moved(&roomy)?, moved(&full)?];
     let moved = [after[0].saturating_sub(before[0]), after[1].saturating_sub(before[1])];
@@ -112,7 +121,12 @@ fn fill(lab: &Lab, system: &Sprat, share: f64) -> Result<Filled> {
 fn age(target: &mut dyn Target, filled: &Filled, plan: &Plan) -> Result<()> {
     let writes = whole(filled.free_bytes as f64 * AGEING / filled.log_bytes);
     target.set_active(true);
-    let plan = Plan { warm_up: Duration::ZERO, duration: AGEING_LIMIT, max_ops: Some(writes), ..plan.clone() };
+    let plan = Plan {
+        warm_up: Duration::ZERO,
+        duration: AGEING_LIMIT,
+        max_ops: Some(writes),
+        ..plan.clone()
+    };
     let aged = run(target, &plan)?;
     target.set_active(false);
     ensure!(aged.failures() == 0, "{} of {} overwrites failed", aged.failures(), aged.ended);
@@ -143,7 +157,8 @@ fn whole(value: f64) -> u64 {
     value as u64
 }
 
-/// A target whose reads are the load, beside overwrites at a rate of their own that the load does not see.
+/// A target whose reads are the load, beside overwrites at a rate of their own that the load does
+/// not see.
 struct Beside {
     reads: Box<dyn Target>,
     writes: Box<dyn Target>,
@@ -199,7 +214,11 @@ impl Beside {
         }
         let mut key = [0; 30];
         sprat_measure::load::keys::write_key(self.chance.below(self.keys), &mut key);
-        self.sent += u64::from(self.writes.submit(0, &Op::Put { key: &key, value: &self.value }, self.sent)?);
+        self.sent += u64::from(self.writes.submit(
+            0,
+            &Op::Put { key: &key, value: &self.value },
+            self.sent,
+        )?);
         Ok(())
     }
 

@@ -28,8 +28,16 @@ pub(super) fn idle(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let sprat = settings.sprat(Transport::Udp, Mode::Adaptive);
     let systems: [&dyn System; 2] = [&sprat, &REDIS];
     let found = scenarios::idle(&settings.lab, &systems, WATCHED)?;
-    let share = |name: &str| found.iter().find(|idle: &&Idle| idle.system == name).map(|idle| idle.cores * 100.0);
-    findings.row("CPU of an idle server with one client", share(UDP), share("redis"), "% of a core", Goal::AtMost(1.0));
+    let share = |name: &str| {
+        found.iter().find(|idle: &&Idle| idle.system == name).map(|idle| idle.cores * 100.0)
+    };
+    findings.row(
+        "CPU of an idle server with one client",
+        share(UDP),
+        share("redis"),
+        "% of a core",
+        Goal::AtMost(1.0),
+    );
     let setup = Setup { durability: Durability::Memory, ..settings.lab.setup.clone() };
     let server = sprat.launch(&setup)?;
     let options = Options { coordinator: server.coordinator().to_owned(), ..Options::default() };
@@ -66,11 +74,13 @@ pub(super) fn memory(settings: &Settings, findings: &mut Findings) -> Result<()>
     let sprat = settings.sprat(Transport::Udp, Mode::Adaptive);
     let systems: [&dyn System; 3] = [&sprat, &REDIS, &Memcached];
     let found = scenarios::memory(&settings.lab, &systems, settings.objects)?;
-    let bytes = |name: &str| found.iter().find(|memory| memory.system == name).map(Memory::per_object);
+    let bytes =
+        |name: &str| found.iter().find(|memory| memory.system == name).map(Memory::per_object);
     let millions = settings.objects as f64 / 1e6;
     let name = format!("RSS an object of 30 B + 100 B, {millions} M objects, vs Redis");
     findings.row(&name, bytes(UDP), bytes("redis"), "B", Goal::AtMost(165.0));
-    let mut table = Table::new(&["system", "objects", "RSS an object", "RSS empty", "RSS full", "filled at"]);
+    let mut table =
+        Table::new(&["system", "objects", "RSS an object", "RSS empty", "RSS full", "filled at"]);
     for memory in &found {
         table.row(vec![
             memory.system.clone(),
@@ -107,8 +117,14 @@ pub(super) fn restart(settings: &Settings, findings: &mut Findings) -> Result<()
         "s",
         Goal::Shown,
     );
-    let mut table =
-        Table::new(&["system", "objects", "to first answer", "CPU", "objects a CPU second", "lost of 1000 read"]);
+    let mut table = Table::new(&[
+        "system",
+        "objects",
+        "to first answer",
+        "CPU",
+        "objects a CPU second",
+        "lost of 1000 read",
+    ]);
     for restart in &found {
         table.row(vec![
             restart.system.clone(),
@@ -134,9 +150,16 @@ pub(super) fn utilisation(settings: &Settings, findings: &mut Findings) -> Resul
         "op/s",
         Goal::RatioAtLeast(0.6),
     );
-    let [without, with] = ["25 % full, no cleaning", "90 % full, cleaning"].map(|label| us(&found.reads, label, 0.999));
+    let [without, with] = ["25 % full, no cleaning", "90 % full, cleaning"]
+        .map(|label| us(&found.reads, label, 0.999));
     let with = with.filter(|_| found.moved[1] > 0);
-    findings.row("read p99.9 while cleaning vs without", with, without, "us", Goal::RatioAtMost(3.0));
+    findings.row(
+        "read p99.9 while cleaning vs without",
+        with,
+        without,
+        "us",
+        Goal::RatioAtMost(3.0),
+    );
     findings.note(format!(
         "Utilisation: durability none. The cleaner moved {} during the reads without cleaning, and {} during those with.",
         figure::bytes(found.moved[0] as f64),

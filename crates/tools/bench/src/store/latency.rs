@@ -16,10 +16,12 @@ const REDIS: Redis = Redis { unix: false };
 
 /// Reads by one client, everybody spinning, then everybody sleeping.
 pub(super) fn reads(settings: &Settings, findings: &mut Findings) -> Result<()> {
-    let (udp, tcp) = (settings.sprat(Transport::Udp, Mode::Spin), settings.sprat(Transport::Tcp, Mode::Spin));
+    let (udp, tcp) =
+        (settings.sprat(Transport::Udp, Mode::Spin), settings.sprat(Transport::Tcp, Mode::Spin));
     let systems: [&dyn System; 4] = [&udp, &tcp, &REDIS, &Memcached];
     let spinning = scenarios::read_latency(&settings.lab.undisturbed(), &systems, Wait::Spin)?;
-    let (udp, tcp) = (settings.sprat(Transport::Udp, Mode::Sleep), settings.sprat(Transport::Tcp, Mode::Sleep));
+    let (udp, tcp) =
+        (settings.sprat(Transport::Udp, Mode::Sleep), settings.sprat(Transport::Tcp, Mode::Sleep));
     let systems: [&dyn System; 4] = [&udp, &tcp, &REDIS, &Memcached];
     let sleeping = scenarios::read_latency(&settings.lab, &systems, Wait::Sleep)?;
     let (fast, echo) = (us(&spinning, UDP, 0.5), us(&spinning, "echo udp", 0.5));
@@ -31,9 +33,27 @@ pub(super) fn reads(settings: &Settings, findings: &mut Findings) -> Result<()> 
         "us",
         Goal::RatioAtMost(1.5),
     );
-    findings.row("100 B read p50, fast+udp, both spinning, vs Redis GET", fast, get, "us", Goal::RatioAtMost(0.15));
-    findings.row("the same vs Redis GET by a client that spins too", fast, get_spinning, "us", Goal::Shown);
-    findings.row("100 B read p50, tcp, both spinning", us(&spinning, TCP, 0.5), None, "us", Goal::AtMost(10.0));
+    findings.row(
+        "100 B read p50, fast+udp, both spinning, vs Redis GET",
+        fast,
+        get,
+        "us",
+        Goal::RatioAtMost(0.15),
+    );
+    findings.row(
+        "the same vs Redis GET by a client that spins too",
+        fast,
+        get_spinning,
+        "us",
+        Goal::Shown,
+    );
+    findings.row(
+        "100 B read p50, tcp, both spinning",
+        us(&spinning, TCP, 0.5),
+        None,
+        "us",
+        Goal::AtMost(10.0),
+    );
     findings.row(
         "the same vs bare spinning TCP echo",
         us(&spinning, TCP, 0.5),
@@ -55,7 +75,13 @@ pub(super) fn reads(settings: &Settings, findings: &mut Findings) -> Result<()> 
         "us",
         Goal::Shown,
     );
-    findings.row("100 B read p99, fast+udp, both spinning", us(&spinning, UDP, 0.99), None, "us", Goal::Shown);
+    findings.row(
+        "100 B read p99, fast+udp, both spinning",
+        us(&spinning, UDP, 0.99),
+        None,
+        "us",
+        Goal::Shown,
+    );
     findings.results(spinning);
     findings.results(sleeping);
     Ok(())
@@ -63,7 +89,8 @@ pub(super) fn reads(settings: &Settings, findings: &mut Findings) -> Result<()> 
 
 /// Writes kept in memory, by one client, everybody spinning.
 pub(super) fn writes(settings: &Settings, findings: &mut Findings) -> Result<()> {
-    let (udp, tcp) = (settings.sprat(Transport::Udp, Mode::Spin), settings.sprat(Transport::Tcp, Mode::Spin));
+    let (udp, tcp) =
+        (settings.sprat(Transport::Udp, Mode::Spin), settings.sprat(Transport::Tcp, Mode::Spin));
     let systems: [&dyn System; 4] = [&udp, &tcp, &REDIS, &Memcached];
     let results = scenarios::write_latency(&settings.lab.undisturbed(), &systems, Wait::Spin)?;
     let set = us(&results, "redis", 0.5);
@@ -74,14 +101,22 @@ pub(super) fn writes(settings: &Settings, findings: &mut Findings) -> Result<()>
         "us",
         Goal::Shown,
     );
-    findings.row("100 B write p50, memory only, tcp, both spinning", us(&results, TCP, 0.5), set, "us", Goal::Shown);
+    findings.row(
+        "100 B write p50, memory only, tcp, both spinning",
+        us(&results, TCP, 0.5),
+        set,
+        "us",
+        Goal::Shown,
+    );
     findings.results(results);
     Ok(())
 }
 
-/// A server, a client and a thread that only burns CPU, on two cores; server and client wait as they do by default.
+/// A server, a client and a thread that only burns CPU, on two cores; server and client wait as
+/// they do by default.
 pub(super) fn contention(settings: &Settings, findings: &mut Findings) -> Result<()> {
-    let adaptive = |transport| settings.sprat(transport, Mode::Adaptive).with_client(Mode::Adaptive);
+    let adaptive =
+        |transport| settings.sprat(transport, Mode::Adaptive).with_client(Mode::Adaptive);
     let (udp, tcp) = (adaptive(Transport::Udp), adaptive(Transport::Tcp));
     let systems: [&dyn System; 3] = [&udp, &tcp, &REDIS];
     let (quiet, contended) = scenarios::contention(&settings.lab, &systems, Wait::Sleep)?;
@@ -97,9 +132,13 @@ pub(super) fn contention(settings: &Settings, findings: &mut Findings) -> Result
     Ok(())
 }
 
-/// Writes that survive: a power cut (`sync` against Redis's `always`), or the process (`buffered` against `everysec`).
+/// Writes that survive: a power cut (`sync` against Redis's `always`), or the process (`buffered`
+/// against `everysec`).
 pub(super) fn durable(settings: &Settings, findings: &mut Findings) -> Result<()> {
-    let (udp, tcp) = (settings.sprat(Transport::Udp, Mode::Adaptive), settings.sprat(Transport::Tcp, Mode::Adaptive));
+    let (udp, tcp) = (
+        settings.sprat(Transport::Udp, Mode::Adaptive),
+        settings.sprat(Transport::Tcp, Mode::Adaptive),
+    );
     let systems: [&dyn System; 3] = [&udp, &tcp, &REDIS];
     let lab: &Lab = &settings.lab;
     let one = scenarios::durable_write(lab, &systems, Durability::Sync, 1)?;
@@ -131,7 +170,13 @@ pub(super) fn durable(settings: &Settings, findings: &mut Findings) -> Result<()
         "op/s",
         Goal::RatioAtLeast(1.0),
     );
-    findings.row("the same over tcp", rate(&buffered, TCP), everysec, "op/s", Goal::RatioAtLeast(1.0));
+    findings.row(
+        "the same over tcp",
+        rate(&buffered, TCP),
+        everysec,
+        "op/s",
+        Goal::RatioAtLeast(1.0),
+    );
     findings.results(one);
     findings.results(fifty);
     findings.results(buffered);

@@ -21,7 +21,8 @@ const DEPTH: usize = 512;
 
 /// Fifty connections, each waiting for its answers.
 pub(super) fn fifty(settings: &Settings, findings: &mut Findings) -> Result<()> {
-    let (udp, tcp) = (settings.sprat(Transport::Udp, Mode::Spin), settings.sprat(Transport::Tcp, Mode::Spin));
+    let (udp, tcp) =
+        (settings.sprat(Transport::Udp, Mode::Spin), settings.sprat(Transport::Tcp, Mode::Spin));
     let one = udp.clone().over(Sockets::One);
     let redis = Redis { unix: false };
     let systems: [&dyn System; 5] = [&udp, &tcp, &one, &redis, &Memcached];
@@ -46,14 +47,28 @@ pub(super) fn fifty(settings: &Settings, findings: &mut Findings) -> Result<()> 
 
 /// One connection with many operations in flight.
 pub(super) fn pipelined(settings: &Settings, findings: &mut Findings) -> Result<()> {
-    let (udp, tcp) = (settings.sprat(Transport::Udp, Mode::Spin), settings.sprat(Transport::Tcp, Mode::Spin));
+    let (udp, tcp) =
+        (settings.sprat(Transport::Udp, Mode::Spin), settings.sprat(Transport::Tcp, Mode::Spin));
     let redis = Redis { unix: false };
     let systems: [&dyn System; 4] = [&udp, &tcp, &redis, &Memcached];
-    let results = scenarios::throughput(&settings.lab.undisturbed(), &systems, Mix::reads(1, DEPTH))?;
+    let results =
+        scenarios::throughput(&settings.lab.undisturbed(), &systems, Mix::reads(1, DEPTH))?;
     let (peer, cached) = (rate(&results, "redis"), rate(&results, "memcached"));
-    findings.row("pipelined reads, fast+udp", rate(&results, UDP), peer, "op/s", Goal::AtLeast(2e6));
+    findings.row(
+        "pipelined reads, fast+udp",
+        rate(&results, UDP),
+        peer,
+        "op/s",
+        Goal::AtLeast(2e6),
+    );
     findings.row("pipelined reads, tcp", rate(&results, TCP), peer, "op/s", Goal::Shown);
-    findings.row("pipelined reads, fast+udp, vs memcached", rate(&results, UDP), cached, "op/s", Goal::Shown);
+    findings.row(
+        "pipelined reads, fast+udp, vs memcached",
+        rate(&results, UDP),
+        cached,
+        "op/s",
+        Goal::Shown,
+    );
     findings.note(format!(
         "Pipelined: one connection, {DEPTH} in flight; the generator's core is as busy as the server's, so this is what \
          one client core and one server core do together."

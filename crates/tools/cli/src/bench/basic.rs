@@ -124,7 +124,9 @@ pub(crate) fn basic(args: &BasicArgs) -> Result<ExitCode> {
     let machine = Machine::describe();
     let tables = run_basic(args)?;
     if args.json {
-        print_line(&serde_json::to_string(&serde_json::json!({ "machine": machine, "tables": tables }))?)?;
+        print_line(&serde_json::to_string(
+            &serde_json::json!({ "machine": machine, "tables": tables }),
+        )?)?;
     } else {
         print_line(&machine.to_string())?;
         for table in &tables {
@@ -154,7 +156,9 @@ fn run_basic(args: &BasicArgs) -> Result<Vec<Basic>> {
         wait: if args.sleep { Wait::Sleep } else { Wait::Spin },
         clients: args.clients,
         depth: args.depth,
-        pace: args.rate.map_or(Pace::Closed, |rate| Pace::Open { rate, arrivals: Arrivals::Poisson }),
+        pace: args
+            .rate
+            .map_or(Pace::Closed, |rate| Pace::Open { rate, arrivals: Arrivals::Poisson }),
         duration: args.seconds,
         rounds: args.rounds,
         sizes: if args.sizes.is_empty() {
@@ -175,7 +179,8 @@ fn run_basic(args: &BasicArgs) -> Result<Vec<Basic>> {
 fn cluster(connect: &Connect, clients: usize) -> Result<ours::Connection> {
     // A host that bypasses the kernel is one for all its clients.
     let sockets = if connect.local.is_some() { Sockets::One } else { Sockets::Each };
-    ours::connect(&connect.options()?, clients, sockets, Mode::Sleep).with_context(|| absent(&connect.coordinator))
+    ours::connect(&connect.options()?, clients, sockets, Mode::Sleep)
+        .with_context(|| absent(&connect.coordinator))
 }
 
 /// That no cluster answers there, and what to do about it.
@@ -184,7 +189,9 @@ fn absent(coordinator: &str) -> String {
         DEFAULT_COORDINATOR => "sprat server".to_owned(),
         other => format!("sprat server -C {other} --with-coordinator"),
     };
-    format!("no cluster answers at {coordinator}; start one with `{start}`, or name one that runs with -C")
+    format!(
+        "no cluster answers at {coordinator}; start one with `{start}`, or name one that runs with -C"
+    )
 }
 
 pub(crate) fn cluster_perf(args: &ClusterPerfArgs) -> Result<ExitCode> {
@@ -210,7 +217,11 @@ pub(crate) fn ping(args: &PingArgs) -> Result<ExitCode> {
     let ladder = climb(climber, args.size as usize, args.seconds);
     ours::forget(&options).context("dropping the table that was measured")?;
     let ladder = ladder?;
-    print_line(&if args.json { serde_json::to_string(&ladder)? } else { ladder.table().to_string() })?;
+    print_line(&if args.json {
+        serde_json::to_string(&ladder)?
+    } else {
+        ladder.table().to_string()
+    })?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -226,7 +237,9 @@ pub(crate) fn echo(args: &EchoArgs) -> Result<ExitCode> {
         })
         .collect::<Result<_>>()?;
     if args.json {
-        print_line(&serde_json::to_string(&serde_json::json!({ "machine": machine, "results": found }))?)?;
+        print_line(&serde_json::to_string(
+            &serde_json::json!({ "machine": machine, "results": found }),
+        )?)?;
     } else {
         print_line(&machine.to_string())?;
         for results in &found {

@@ -47,11 +47,12 @@ pub(crate) enum OpArg {
   sprat bench distribution -C tcp:host=192.168.100.31,port=12246 --label 'virtual function'
   sprat bench distribution --compare metal.json vf.json guest.json --html hosts.html")]
 pub(crate) struct DistributionArgs {
-    /// Paths, each with a server of its own that spins on the last core, measured in turns [default: memif,
-    /// fast+udp,tcp].
+    /// Paths, each with a server of its own that spins on the last core, measured in turns
+    /// [default: memif, fast+udp,tcp].
     #[arg(long, value_name = "PATH", value_enum, value_delimiter = ',')]
     over: Vec<OverArg>,
-    /// Instead, the cluster of this coordinator. A server started with --timed --idle spin tells most.
+    /// Instead, the cluster of this coordinator. A server started with --timed --idle spin tells
+    /// most.
     #[arg(short = 'C', long, value_name = "LOCATOR", conflicts_with = "over")]
     coordinator: Option<String>,
     /// Our own end, when tables are served over fast+dpdk: address, port 0, device.
@@ -153,7 +154,8 @@ fn measure(args: &DistributionArgs, out: &Path) -> Result<Distributions> {
         }
     };
     // Servers keep their folders, and nothing in them, beside the results.
-    let folder = out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder =
+        out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
     let mut lab = Lab { rounds: args.rounds, ..Lab::new() };
     lab.setup.data = folder.canonicalize()?;
@@ -180,7 +182,10 @@ fn paths(asked: &[OverArg]) -> Result<Vec<Transport>> {
         };
         // Memory interfaces are driven without DPDK.
         if transport == Transport::Virtio && !cfg!(feature = "dpdk") {
-            bail!("this sprat has no {}: build it with `--features dpdk` (docs/bypass.md)", transport.word());
+            bail!(
+                "this sprat has no {}: build it with `--features dpdk` (docs/bypass.md)",
+                transport.word()
+            );
         }
         if !paths.contains(&transport) {
             paths.push(transport);
@@ -190,7 +195,8 @@ fn paths(asked: &[OverArg]) -> Result<Vec<Transport>> {
 }
 
 fn compare(args: &DistributionArgs) -> Result<ExitCode> {
-    let all: Vec<Distributions> = args.compare.iter().map(|path| Distributions::read(path)).collect::<Result<_>>()?;
+    let all: Vec<Distributions> =
+        args.compare.iter().map(|path| Distributions::read(path)).collect::<Result<_>>()?;
     if args.json {
         print_line(&serde_json::to_string(&all)?)?;
     } else {
@@ -205,7 +211,8 @@ fn compare(args: &DistributionArgs) -> Result<ExitCode> {
 
 fn write_comparison(all: &[Distributions], html: &Path) -> Result<()> {
     let drawn: Vec<&Distributions> = all.iter().collect();
-    let mut report = Report::new("sprat bench distribution: hosts side by side", &Machine::describe());
+    let mut report =
+        Report::new("sprat bench distribution: hosts side by side", &Machine::describe());
     report.note("The machine above only drew this. Those that were measured are named below.");
     report.table("Quantiles and cliffs", &render::compared(all));
     report.figure("The share of operations that took longer", &picture::ccdf(&drawn));
@@ -221,10 +228,13 @@ pub(crate) fn jitter(args: &JitterArgs) -> Result<ExitCode> {
     let machine = Machine::describe();
     let cores = if args.cores.is_empty() { allowed_cores()? } else { args.cores.clone() };
     // Ordinary threads on every core: with a real-time class on all of them nothing else would run.
-    let places: Vec<Place> = cores.into_iter().map(|core| Place { core: Some(core), fifo: None }).collect();
+    let places: Vec<Place> =
+        cores.into_iter().map(|core| Place { core: Some(core), fifo: None }).collect();
     let found = meter(&places, args.seconds)?;
     if args.json {
-        print_line(&serde_json::to_string(&serde_json::json!({ "machine": machine, "meters": found }))?)?;
+        print_line(&serde_json::to_string(
+            &serde_json::json!({ "machine": machine, "meters": found }),
+        )?)?;
     } else {
         print_line(&machine.to_string())?;
         print_line(&table(&found).to_string())?;

@@ -24,7 +24,8 @@ pub(super) fn parse_rounds(text: &str) -> Result<usize, String> {
 pub(crate) struct StoreBenchArgs {
     #[command(flatten)]
     promises: PromisesArgs,
-    /// Memory and restarts with 10 million objects instead of 2 million: takes some 9 GB of memory.
+    /// Memory and restarts with 10 million objects instead of 2 million: takes some 9 GB of
+    /// memory.
     #[arg(long)]
     full: bool,
 }
@@ -53,7 +54,8 @@ Hosts are network namespaces of the benchmark's own, and gone with it; nothing l
 pub(crate) struct LabBenchArgs {
     #[command(flatten)]
     results: ResultArgs,
-    /// How long each measurement counts for, after the growth of windows; some take longer at least. A number alone is seconds.
+    /// How long each measurement counts for, after the growth of windows; some take longer at
+    /// least. A number alone is seconds.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = quantity::turn)]
     seconds: Duration,
     /// Up to 10 Gb/s, and longer: some GB of memory, and cores that are idle.
@@ -116,8 +118,8 @@ Events are counted in passes of their own, in user mode. What the machine does n
 pub(crate) struct BreakdownArgs {
     #[command(flatten)]
     promises: PromisesArgs,
-    /// What to count by stage, besides the time: instructions, cycles, cache-misses, page-faults, task-clock [default:
-    /// instructions,cycles,cache-misses].
+    /// What to count by stage, besides the time: instructions, cycles, cache-misses, page-faults,
+    /// task-clock [default: instructions,cycles,cache-misses].
     #[arg(long, value_name = "EVENT", value_delimiter = ',')]
     count: Vec<Event>,
 }
@@ -168,7 +170,12 @@ pub(crate) fn lab(args: &LabBenchArgs) -> Result<ExitCode> {
 pub(crate) fn flow(args: &FlowBenchArgs) -> Result<ExitCode> {
     let FlowBenchArgs { results, rounds, full } = args.clone();
     let special = Special { full, ..Special::default() };
-    judge("flow", sprat_bench::flow::CHAPTERS, &PromisesArgs { results, rounds, seconds: SECOND }, special)
+    judge(
+        "flow",
+        sprat_bench::flow::CHAPTERS,
+        &PromisesArgs { results, rounds, seconds: SECOND },
+        special,
+    )
 }
 
 /// Its loads run for times of their own.
@@ -191,7 +198,8 @@ pub(crate) fn breakdown(args: &BreakdownArgs) -> Result<ExitCode> {
     judge("breakdown", sprat_bench::breakdown::CHAPTERS, &args.promises, special)
 }
 
-/// All of its servers are its own: it measures in a network of its own too, if it may, with cables to drive.
+/// All of its servers are its own: it measures in a network of its own too, if it may, with cables
+/// to drive.
 pub(crate) fn bypass(args: &PromisesArgs) -> Result<ExitCode> {
     let cables = match cfg!(feature = "dpdk") {
         true => Cables::lay(),
@@ -201,7 +209,12 @@ pub(crate) fn bypass(args: &PromisesArgs) -> Result<ExitCode> {
 }
 
 /// Everything a list of chapters promises.
-fn judge(name: &str, chapters: &[Chapter], args: &PromisesArgs, special: Special) -> Result<ExitCode> {
+fn judge(
+    name: &str,
+    chapters: &[Chapter],
+    args: &PromisesArgs,
+    special: Special,
+) -> Result<ExitCode> {
     let ResultArgs { out, html, only } = args.results.clone();
     if let Some(only) = &only
         && !chapters.iter().any(|(name, _)| name.contains(only.as_str()))
@@ -213,8 +226,10 @@ fn judge(name: &str, chapters: &[Chapter], args: &PromisesArgs, special: Special
     eprintln!("{machine}");
     let beside = |ending: &str| PathBuf::from(format!("target/bench/{name}.{ending}"));
     let (out, html) = (out.unwrap_or(beside("json")), html.unwrap_or(beside("html")));
-    // The data goes where the results go: a temporary folder may be in memory, and then nothing is ever synced.
-    let data = out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // The data goes where the results go: a temporary folder may be in memory, and then nothing is
+    // ever synced.
+    let data =
+        out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     std::fs::create_dir_all(data).with_context(|| format!("making {}", data.display()))?;
     let lab = Lab::new();
     let settings = promises::Settings {

@@ -10,7 +10,8 @@ use signal_hook::consts::SIGHUP;
 use sprat_flow::plain;
 use sprat_flow::share::put::MAX_FILE;
 use sprat_flow::share::{
-    Event, KEPT_FOR, Limits, MAX_CONNECTIONS, MAX_FROM_ONE, Options, Pace, Share, Snapshot, Tokens, tls,
+    Event, KEPT_FOR, Limits, MAX_CONNECTIONS, MAX_FROM_ONE, Options, Pace, Share, Snapshot, Tokens,
+    tls,
 };
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -50,7 +51,8 @@ pub(crate) struct ShareArgs {
     #[arg(value_name = "DIR")]
     directory: PathBuf,
 
-    /// An address to listen at, with a port or without; once for each. Default: all there are, IPv6 and IPv4.
+    /// An address to listen at, with a port or without; once for each. Default: all there are,
+    /// IPv6 and IPv4.
     #[arg(long, value_name = "ADDR", value_parser = parse_listen)]
     listen: Vec<Listen>,
 
@@ -66,7 +68,8 @@ pub(crate) struct ShareArgs {
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
 
-    /// Encrypt, with a certificate made now for the names and addresses of this machine; its fingerprint is told.
+    /// Encrypt, with a certificate made now for the names and addresses of this machine; its
+    /// fingerprint is told.
     #[arg(long, conflicts_with = "tls_cert")]
     tls_self: bool,
 
@@ -79,7 +82,8 @@ pub(crate) struct ShareArgs {
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
 
-    /// Take files too, and put them into the directory. Wants --token-file where anybody but this machine can reach it, or --open.
+    /// Take files too, and put them into the directory. Wants --token-file where anybody but this
+    /// machine can reach it, or --open.
     #[arg(long)]
     writable: bool,
 
@@ -91,8 +95,8 @@ pub(crate) struct ShareArgs {
     #[arg(long, value_name = "SIZE", requires = "writable", value_parser = sprat_units::size)]
     max_file: Option<u64>,
 
-    /// With --writable: how much of the disk unfinished uploads may hold together. Default: half of
-    /// the file system.
+    /// With --writable: how much of the disk unfinished uploads may hold together. Default: half
+    /// of the file system.
     #[arg(long, value_name = "SIZE", requires = "writable", value_parser = sprat_units::size)]
     max_unfinished: Option<u64>,
 
@@ -101,7 +105,8 @@ pub(crate) struct ShareArgs {
     #[arg(long, value_name = "TIME", requires = "writable", value_parser = sprat_units::duration)]
     keep_unfinished: Option<Duration>,
 
-    /// Give files with their extended attributes (`user.*`) to who asks for them, and take them too with --writable.
+    /// Give files with their extended attributes (`user.*`) to who asks for them, and take them
+    /// too with --writable.
     #[arg(long)]
     xattrs: bool,
 
@@ -109,8 +114,8 @@ pub(crate) struct ShareArgs {
     #[arg(long)]
     hidden: bool,
 
-    /// How fast each connection sends: `auto` (a controller of ours, on paths of 2 ms and more), `off` (as the kernel sees fit), or
-    /// a rate such as 2Gb/s, kept evenly.
+    /// How fast each connection sends: `auto` (a controller of ours, on paths of 2 ms and more),
+    /// `off` (as the kernel sees fit), or a rate such as 2Gb/s, kept evenly.
     #[arg(long, value_name = "PACE", default_value = "auto", value_parser = pace)]
     pace: Pace,
 
@@ -152,8 +157,9 @@ fn parse_listen(text: &str) -> Result<Listen, String> {
     if let Ok(address) = bare.parse() {
         return Ok(Listen { address, port: None });
     }
-    let address: SocketAddr =
-        text.parse().map_err(|_| "want an address, such as 10.0.0.1, 10.0.0.1:8040 or [fd00::1]:8040".to_owned())?;
+    let address: SocketAddr = text.parse().map_err(|_| {
+        "want an address, such as 10.0.0.1, 10.0.0.1:8040 or [fd00::1]:8040".to_owned()
+    })?;
     Ok(Listen { address: address.ip(), port: Some(address.port()) })
 }
 
@@ -161,9 +167,9 @@ pub(super) fn pace(text: &str) -> Result<Pace, String> {
     match text {
         "auto" => Ok(Pace::Auto),
         "off" => Ok(Pace::Off),
-        _ => quantity::limit(text)
-            .map(|bits| Pace::Limit(bits / 8))
-            .map_err(|_| format!("{text:?} is no pace: auto, off, or a rate such as 2Gb/s, 8kb/s at least")),
+        _ => quantity::limit(text).map(|bits| Pace::Limit(bits / 8)).map_err(|_| {
+            format!("{text:?} is no pace: auto, off, or a rate such as 2Gb/s, 8kb/s at least")
+        }),
     }
 }
 
@@ -182,7 +188,11 @@ pub(crate) fn share(args: &ShareArgs) -> Result<ExitCode> {
     options.hidden = args.hidden;
     options.pace = args.pace;
     options.xattrs = args.xattrs;
-    options.limits = Limits { connections: args.max_connections, from_one: args.max_per_address, ..Limits::default() };
+    options.limits = Limits {
+        connections: args.max_connections,
+        from_one: args.max_per_address,
+        ..Limits::default()
+    };
     options.names.clone_from(&args.host_name);
     options.max_unfinished = args.max_unfinished;
     options.keep_unfinished = args.keep_unfinished.unwrap_or(KEPT_FOR);
@@ -200,12 +210,16 @@ pub(crate) fn share(args: &ShareArgs) -> Result<ExitCode> {
         signal_hook::flag::register(SIGHUP, hung_up.clone()).context("cannot watch for SIGHUP")?;
     }
     let share = Share::start(options)?;
-    let hosts: Vec<String> = share.addresses().iter().flat_map(|address| reached_at(*address)).collect();
+    let hosts: Vec<String> =
+        share.addresses().iter().flat_map(|address| reached_at(*address)).collect();
     let scheme = if tls { "https" } else { "http" };
-    let urls: Vec<String> = hosts.iter().take(MAX_TOLD).map(|host| format!("{scheme}://{host}/")).collect();
+    let urls: Vec<String> =
+        hosts.iter().take(MAX_TOLD).map(|host| format!("{scheme}://{host}/")).collect();
     if json {
         let directory = args.directory.display().to_string();
-        print_json(&json!({ "event": "listening", "directory": directory, "urls": urls, "fingerprint": fingerprint }))?;
+        print_json(
+            &json!({ "event": "listening", "directory": directory, "urls": urls, "fingerprint": fingerprint }),
+        )?;
     } else {
         print_line(&format!("sharing {}", args.directory.display()))?;
         urls.iter().try_for_each(|url| print_line(&format!("  {url}")))?;
@@ -220,12 +234,18 @@ pub(crate) fn share(args: &ShareArgs) -> Result<ExitCode> {
             }
         }
     }
-    if args.token_file.is_none() && !share.addresses().iter().all(|address| address.ip().is_loopback()) {
+    if args.token_file.is_none()
+        && !share.addresses().iter().all(|address| address.ip().is_loopback())
+    {
         let may = if args.writable { "read it and put files there" } else { "read it" };
-        eprintln!("sprat: everybody who reaches this machine may {may}; --token-file keeps strangers out");
+        eprintln!(
+            "sprat: everybody who reaches this machine may {may}; --token-file keeps strangers out"
+        );
     }
     while let Err(RecvTimeoutError::Timeout) = signals.recv_timeout(LOOK) {
-        if let Some(file) = args.token_file.as_ref().filter(|_| hung_up.swap(false, Ordering::AcqRel)) {
+        if let Some(file) =
+            args.token_file.as_ref().filter(|_| hung_up.swap(false, Ordering::AcqRel))
+        {
             read_tokens(&share, file);
         }
         if json {
@@ -257,7 +277,8 @@ fn read_tokens(share: &Share, file: &Path) {
     }
 }
 
-/// How long files may be that are taken, if any are: from those who know a token, from this machine, or from everybody on demand.
+/// How long files may be that are taken, if any are: from those who know a token, from this
+/// machine, or from everybody on demand.
 fn writable(args: &ShareArgs, options: &Options) -> Result<Option<u64>> {
     if !args.writable {
         return Ok(None);
@@ -277,7 +298,8 @@ fn listen(args: &ShareArgs) -> Vec<SocketAddr> {
         return args.listen.iter().map(|listen| listen.at(args.port)).collect();
     }
     let has_v6 = std::net::UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).is_ok();
-    let every = if has_v6 { IpAddr::from(Ipv6Addr::UNSPECIFIED) } else { Ipv4Addr::UNSPECIFIED.into() };
+    let every =
+        if has_v6 { IpAddr::from(Ipv6Addr::UNSPECIFIED) } else { Ipv4Addr::UNSPECIFIED.into() };
     vec![SocketAddr::new(every, args.port)]
 }
 
@@ -295,13 +317,15 @@ fn encrypt(args: &ShareArgs, options: &mut Options) -> Result<Option<String>> {
     names.extend(own_addresses().iter().map(ToString::to_string));
     let made = tls::self_signed(&names)?;
     if let Some(path) = &args.tls_save {
-        std::fs::write(path, &made.pem).with_context(|| format!("--tls-save {}", path.display()))?;
+        std::fs::write(path, &made.pem)
+            .with_context(|| format!("--tls-save {}", path.display()))?;
     }
     options.tls = Some(made.config);
     Ok(Some(made.fingerprint))
 }
 
-/// Hosts and ports by which others reach what listens at `address`: of all there are, those that reach furthest first.
+/// Hosts and ports by which others reach what listens at `address`: of all there are, those that
+/// reach furthest first.
 fn reached_at(address: SocketAddr) -> Vec<String> {
     if !address.ip().is_unspecified() {
         return vec![address.to_string()];
@@ -311,7 +335,8 @@ fn reached_at(address: SocketAddr) -> Vec<String> {
     own.map(|ip| SocketAddr::new(ip, address.port()).to_string()).collect()
 }
 
-/// The addresses of this machine's interfaces, loopback last; none that mean something on one link only.
+/// The addresses of this machine's interfaces, loopback last; none that mean something on one link
+/// only.
 fn own_addresses() -> Vec<IpAddr> {
     let mut own: Vec<IpAddr> = Vec::new();
     for interface in nix::ifaddrs::getifaddrs().into_iter().flatten() {
@@ -354,6 +379,8 @@ fn tell(event: &Event, json: bool) {
     } else {
         let verified = if *verified { ", verified" } else { "" };
         let error = error.as_ref().map_or_else(String::new, |error| format!(": {error}"));
-        print_line(&plain(&format!("{peer} {method} {path} {status}, {bytes} B in {seconds:.3} s{verified}{error}")))
+        print_line(&plain(&format!(
+            "{peer} {method} {path} {status}, {bytes} B in {seconds:.3} s{verified}{error}"
+        )))
     };
 }

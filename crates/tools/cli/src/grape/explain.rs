@@ -79,7 +79,11 @@ fn counts(program: &Program) -> Table {
     for (name, of) in kinds {
         let cells = scopes.each_ref().map(of);
         if cells.iter().any(|count| *count > 0) {
-            table.row(std::iter::once(name.to_owned()).chain(cells.map(|count| count.to_string())).collect());
+            table.row(
+                std::iter::once(name.to_owned())
+                    .chain(cells.map(|count| count.to_string()))
+                    .collect(),
+            );
         }
     }
     let all = scopes.map(|counts| counts.total().to_string());
@@ -89,7 +93,8 @@ fn counts(program: &Program) -> Table {
 
 /// What becomes of it on this processor's vectors.
 fn vectors(program: &Program, no_measure: bool) -> Result<()> {
-    let mut head = vec!["vectors", "lanes", "unroll", "instructions", "registers", "spills", "code"];
+    let mut head =
+        vec!["vectors", "lanes", "unroll", "instructions", "registers", "spills", "code"];
     if !no_measure {
         head.extend(["predicted/s", "measured/s"]);
     }
@@ -114,7 +119,8 @@ fn vectors(program: &Program, no_measure: bool) -> Result<()> {
         if !no_measure {
             let wide = program.nodes().iter().any(|(_, of)| *of == Type::F64);
             let best = Compiled::new(&peak(if wide { Type::F64 } else { Type::F32 }), options)?;
-            let each = |facts: Facts| facts.instructions as f64 / (facts.lanes * facts.unroll) as f64;
+            let each =
+                |facts: Facts| facts.instructions as f64 / (facts.lanes * facts.unroll) as f64;
             let [of_best, measured] = measure([&best, &compiled])?;
             let predicted = of_best * each(best.facts()) / each(facts);
             row.push(if code { metric(predicted) } else { "-".to_owned() });
@@ -147,7 +153,8 @@ fn measure(both: [&Compiled; 2]) -> Result<[f64; 2]> {
 
 fn inputs<'a>(program: &Program, [i, j]: &'a [Vec<Vec<f64>>; 2]) -> Result<Inputs<'a>> {
     // Without a default, 1 is as good as any.
-    let constants: Vec<_> = program.constants().iter().map(|constant| constant.default.or(Some(1.0))).collect();
+    let constants: Vec<_> =
+        program.constants().iter().map(|constant| constant.default.or(Some(1.0))).collect();
     Ok(Inputs::new(program, columns(i), columns(j), &constants)?)
 }
 

@@ -1,4 +1,5 @@
-//! `grape dgemm` and `lu`: dense matrices on a simulated GRAPE-DR or on this processor, held against a plain computation.
+//! `grape dgemm` and `lu`: dense matrices on a simulated GRAPE-DR or on this processor, held
+//! against a plain computation.
 
 use crate::exit::CORRUPT;
 use crate::grape::sim::{ShapeArgs, json_of_timing, shape, table};
@@ -62,7 +63,8 @@ fn side(text: &str) -> Result<usize, String> {
 /// What a number may be off, relative to the sum of the sizes of what it is made of.
 const ALLOWED: f64 = 1e-13;
 
-/// Products of the plain computation, about: rows of larger matrices are not all held against it, but [`ROWS`] at least.
+/// Products of the plain computation, about: rows of larger matrices are not all held against it,
+/// but [`ROWS`] at least.
 const PRODUCTS: usize = 1 << 32;
 
 /// Rows of a matrix that are held against the plain computation, at least.
@@ -94,7 +96,8 @@ pub(crate) fn dgemm(args: &GrapeMatrixArgs) -> Result<ExitCode> {
             Ok((c, begun.elapsed().as_secs_f64()))
         })?,
     };
-    let error = held(n).map(|row| worst(&a[row * n..(row + 1) * n], &b, &c[row * n..(row + 1) * n]));
+    let error =
+        held(n).map(|row| worst(&a[row * n..(row + 1) * n], &b, &c[row * n..(row + 1) * n]));
     tell(args, "C = A B", &took, 2 * cube(n), error.fold(0.0, worse))
 }
 
@@ -136,19 +139,30 @@ fn threads(args: &GrapeMatrixArgs) -> Result<Option<Threads>> {
         MatrixArg::Cpu if args.shape.chips.is_some() || args.shape.clock.is_some() => {
             bail!("--chips and --clock are of --on grapedr")
         }
-        MatrixArg::Cpu => Ok(Some(Threads::new(args.threads.unwrap_or(Options::default().threads))?)),
+        MatrixArg::Cpu => {
+            Ok(Some(Threads::new(args.threads.unwrap_or(Options::default().threads))?))
+        }
     }
 }
 
 /// Computes some times; tells the middle one's seconds.
-fn timed<T>(threads: &Threads, once: impl Fn() -> Result<(T, f64), MatrixError>) -> Result<(T, Took)> {
+fn timed<T>(
+    threads: &Threads,
+    once: impl Fn() -> Result<(T, f64), MatrixError>,
+) -> Result<(T, Took)> {
     let mut all = (0..TIMES).map(|_| once()).collect::<Result<Vec<_>, _>>()?;
     all.sort_by(|(_, a), (_, b)| a.total_cmp(b));
     let (found, seconds) = all.swap_remove(TIMES / 2);
     Ok((found, Took::Processor { seconds, threads: threads.count() }))
 }
 
-fn tell(args: &GrapeMatrixArgs, what: &str, took: &Took, operations: u64, error: f64) -> Result<ExitCode> {
+fn tell(
+    args: &GrapeMatrixArgs,
+    what: &str,
+    took: &Took,
+    operations: u64,
+    error: f64,
+) -> Result<ExitCode> {
     let rate = |seconds: f64| if seconds > 0.0 { gflops(operations, seconds) } else { 0.0 };
     let (right, rows) = (error <= ALLOWED, held(args.size).count());
     let mut told = json!({
@@ -163,7 +177,9 @@ fn tell(args: &GrapeMatrixArgs, what: &str, took: &Took, operations: u64, error:
             told["gflops_whole"] = json!(whole);
             told["timing"] = json_of_timing(timing, shape);
             let (inside, whole) = (digits(inside), digits(whole));
-            let rates = format!("{inside} Gflop/s of the chips' own time, {whole} with all that goes in and out");
+            let rates = format!(
+                "{inside} Gflop/s of the chips' own time, {whole} with all that goes in and out"
+            );
             format!("{}\n{rates}", table(timing, shape).to_string().trim_end())
         }
         Took::Processor { seconds, threads } => {
@@ -177,7 +193,11 @@ fn tell(args: &GrapeMatrixArgs, what: &str, took: &Took, operations: u64, error:
         print_json(&told)?;
     } else {
         print_line(&lines)?;
-        let of = if rows < args.size { format!(" in {rows} of {} rows", args.size) } else { String::new() };
+        let of = if rows < args.size {
+            format!(" in {rows} of {} rows", args.size)
+        } else {
+            String::new()
+        };
         print_line(&format!("{what} to {error:.1e}, relative{of}; {ALLOWED:.0e} is allowed"))?;
     }
     if right {
@@ -193,7 +213,8 @@ fn held(n: usize) -> impl Iterator<Item = usize> {
     (0..rows).map(move |at| at * n / rows)
 }
 
-/// How far numbers of a row are off at most from those that a row and a matrix give, relative to the sum of the sizes of the products.
+/// How far numbers of a row are off at most from those that a row and a matrix give, relative to
+/// the sum of the sizes of the products.
 fn worst(row: &[f64], matrix: &[f64], given: &[f64]) -> f64 {
     let mut sums = vec![(0.0_f64, 0.0_f64); given.len()];
     for (factor, numbers) in row.iter().zip(matrix.chunks(given.len())) {
@@ -202,7 +223,10 @@ fn worst(row: &[f64], matrix: &[f64], given: &[f64]) -> f64 {
             *size += (factor * number).abs();
         }
     }
-    let off = sums.iter().zip(given).map(|((sum, size), given)| (sum - given).abs() / size.max(f64::MIN_POSITIVE));
+    let off = sums
+        .iter()
+        .zip(given)
+        .map(|((sum, size), given)| (sum - given).abs() / size.max(f64::MIN_POSITIVE));
     off.fold(0.0, worse)
 }
 

@@ -9,7 +9,9 @@ use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use sprat_grape::Ranks;
-use sprat_grape::nbody::{Bodies, Gravity, Run, Scheme, picture, plummer, read_snapshot, write_snapshot};
+use sprat_grape::nbody::{
+    Bodies, Gravity, Run, Scheme, picture, plummer, read_snapshot, write_snapshot,
+};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -108,7 +110,8 @@ fn nbody_on(args: &GrapeNbodyArgs, ranks: &Ranks) -> Result<ExitCode> {
         None => Some(plummer(args.bodies, args.seed)?),
     };
     let bodies = Bodies::shared(bodies, ranks)?;
-    let gravity = Gravity::new(&engine(&args.engine)?, precision(args.precision), args.softening, ranks)?;
+    let gravity =
+        Gravity::new(&engine(&args.engine)?, precision(args.precision), args.softening, ranks)?;
     let scheme = match args.scheme {
         SchemeArg::Hermite => Scheme::Hermite { eta: args.eta },
         SchemeArg::Leapfrog => Scheme::Leapfrog { step: args.step },
@@ -144,8 +147,13 @@ fn keep_bodies(args: &GrapeNbodyArgs) -> Result<()> {
         bail!("--picture {}: it is the file of --from; name another", picture.display());
     }
     let Some(folder) = &args.snapshots else { return Ok(()) };
-    let entries = std::fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok).map(|entry| entry.path());
-    let is_snapshot = |path: &PathBuf| path.file_name().is_some_and(|name| is_snapshot(&name.to_string_lossy()));
+    let entries = std::fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .filter_map(Result::ok)
+        .map(|entry| entry.path());
+    let is_snapshot =
+        |path: &PathBuf| path.file_name().is_some_and(|name| is_snapshot(&name.to_string_lossy()));
     if let Some(path) = entries.filter(is_snapshot).find(|path| is_same_file(path, from)) {
         let (folder, path) = (folder.display(), path.display());
         bail!(
@@ -158,7 +166,9 @@ fn keep_bodies(args: &GrapeNbodyArgs) -> Result<()> {
 /// What [`snapshot`] gives of any number.
 fn is_snapshot(name: &str) -> bool {
     let number = name.strip_prefix("snapshot-").and_then(|rest| rest.strip_suffix(".npy"));
-    number.and_then(|number| number.parse().ok()).is_some_and(|number: u32| snapshot(number) == name)
+    number
+        .and_then(|number| number.parse().ok())
+        .is_some_and(|number: u32| snapshot(number) == name)
 }
 
 fn snapshot(number: u32) -> String {
@@ -172,12 +182,15 @@ fn every(args: &GrapeNbodyArgs) -> Result<f64> {
     }
     let every = args.every.unwrap_or(args.until / 10.0);
     if !(every > 0.0 && args.until / every <= MAX_TOLD) {
-        bail!("--every {every}: want a time above 0, of which no more than {MAX_TOLD} are in --until");
+        bail!(
+            "--every {every}: want a time above 0, of which no more than {MAX_TOLD} are in --until"
+        );
     }
     Ok(every)
 }
 
-/// A run and what is told of it. All ranks go through the same, as energies are computed by all; the first alone tells and writes.
+/// A run and what is told of it. All ranks go through the same, as energies are computed by all;
+/// the first alone tells and writes.
 struct Telling<'a> {
     args: &'a GrapeNbodyArgs,
     run: Run<'a>,
@@ -193,13 +206,31 @@ struct Telling<'a> {
 
 impl<'a> Telling<'a> {
     fn new(args: &'a GrapeNbodyArgs, run: Run<'a>, tells: bool) -> Result<Self> {
-        let style = ProgressStyle::with_template("{bar:32} {percent}%  {eta} left").expect("a constant template");
-        let bar = if args.json || !tells { ProgressBar::hidden() } else { ProgressBar::new(PARTS).with_style(style) };
+        let style = ProgressStyle::with_template("{bar:32} {percent}%  {eta} left")
+            .expect("a constant template");
+        let bar = if args.json || !tells {
+            ProgressBar::hidden()
+        } else {
+            ProgressBar::new(PARTS).with_style(style)
+        };
         let energy = run.conserved()?.energy();
         if tells && !args.json {
-            print_line(&format!("{:>10} {:>10} {:>14} {:>10} {:>10}", "time", "steps", "energy", "drift", "momentum"))?;
+            print_line(&format!(
+                "{:>10} {:>10} {:>14} {:>10} {:>10}",
+                "time", "steps", "energy", "drift", "momentum"
+            ))?;
         }
-        Ok(Self { args, run, tells, bar, begun: Instant::now(), energy, latest: energy, snapshots: 0, last: None })
+        Ok(Self {
+            args,
+            run,
+            tells,
+            bar,
+            begun: Instant::now(),
+            energy,
+            latest: energy,
+            snapshots: 0,
+            last: None,
+        })
     }
 
     fn step(&mut self, until: f64) -> Result<bool> {
@@ -215,7 +246,8 @@ impl<'a> Telling<'a> {
             return Ok(());
         }
         let momentum = now.momentum.iter().map(|part| part * part).sum::<f64>().sqrt();
-        let (time, steps, energy, drift) = (run.time(), run.steps(), now.energy(), self.drift(now.energy()));
+        let (time, steps, energy, drift) =
+            (run.time(), run.steps(), now.energy(), self.drift(now.energy()));
         if let Some(folder) = &self.args.snapshots {
             let path = folder.join(snapshot(self.snapshots));
             write_snapshot(&path, run.bodies())?;
@@ -229,7 +261,8 @@ impl<'a> Telling<'a> {
                 "seconds": self.begun.elapsed().as_secs_f64(), "snapshot": self.last,
             }));
         }
-        let line = format!("{time:>10.4} {steps:>10} {energy:>14.9} {drift:>10.1e} {momentum:>10.1e}");
+        let line =
+            format!("{time:>10.4} {steps:>10} {energy:>14.9} {drift:>10.1e} {momentum:>10.1e}");
         self.bar.suspend(|| print_line(&line))
     }
 
@@ -243,20 +276,31 @@ impl<'a> Telling<'a> {
         }
         if let Some(path) = &args.picture {
             let title = format!("{} bodies at {:.3}", run.bodies().len(), run.time());
-            std::fs::write(path, picture(run.bodies(), &title)).with_context(|| path.display().to_string())?;
+            std::fs::write(path, picture(run.bodies(), &title))
+                .with_context(|| path.display().to_string())?;
         }
         if !args.json {
             let drift = self.drift(self.latest);
             let seconds = self.begun.elapsed().as_secs_f64();
-            print_line(&format!("energy has drifted by {drift:.1e} of itself in {} steps", run.steps()))?;
-            eprintln!("{seconds:.1} s, {:.0} steps/s", run.steps() as f64 / seconds.max(f64::EPSILON));
+            print_line(&format!(
+                "energy has drifted by {drift:.1e} of itself in {} steps",
+                run.steps()
+            ))?;
+            eprintln!(
+                "{seconds:.1} s, {:.0} steps/s",
+                run.steps() as f64 / seconds.max(f64::EPSILON)
+            );
         }
         if !stopped {
             return Ok(code);
         }
-        let written: Vec<_> = self.last.iter().chain(&args.picture).map(|path| path.display().to_string()).collect();
-        let written =
-            if written.is_empty() { String::new() } else { format!("; as it is then: {}", written.join(", ")) };
+        let written: Vec<_> =
+            self.last.iter().chain(&args.picture).map(|path| path.display().to_string()).collect();
+        let written = if written.is_empty() {
+            String::new()
+        } else {
+            format!("; as it is then: {}", written.join(", "))
+        };
         eprintln!("sprat: interrupted at time {} of {}{written}", run.time(), args.until);
         Ok(code)
     }

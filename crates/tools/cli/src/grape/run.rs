@@ -6,8 +6,8 @@ use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
 use serde_json::{Map, Value, json};
 use sprat_grape::{
-    Array, Divide, Divided, Engine, Inputs, Options, Output, Precision, Program, READY, Ranks, Shape, Target, ready,
-    write_outputs,
+    Array, Divide, Divided, Engine, Inputs, Options, Output, Precision, Program, READY, Ranks,
+    Shape, Target, ready, write_outputs,
 };
 use sprat_grapedr::is_listing;
 use sprat_measure::table::Table;
@@ -47,7 +47,8 @@ pub(crate) struct KernelArgs {
 /// What a kernel is run on.
 #[derive(Args, Debug)]
 pub(crate) struct InputArgs {
-    /// A NumPy file of what is held: a row for each i, a column for each variable in the kernel's order.
+    /// A NumPy file of what is held: a row for each i, a column for each variable in the kernel's
+    /// order.
     #[arg(long, value_name = "FILE")]
     i: Option<PathBuf>,
 
@@ -68,7 +69,8 @@ pub(crate) struct InputArgs {
 /// What computes.
 #[derive(Args, Debug)]
 pub(crate) struct EngineArgs {
-    /// What computes: this processor's vectors, a simulated GRAPE-DR (slow), or one pair after the other (slow).
+    /// What computes: this processor's vectors, a simulated GRAPE-DR (slow), or one pair after the
+    /// other (slow).
     #[arg(long, value_enum, default_value_t = EngineArg::Vector)]
     engine: EngineArg,
 
@@ -102,7 +104,8 @@ pub(crate) struct GrapeRunArgs {
     #[command(flatten)]
     engine: EngineArgs,
 
-    /// What several ranks of mpirun's divide between them: i, or where these are few, j, whose results are reduced.
+    /// What several ranks of mpirun's divide between them: i, or where these are few, j, whose
+    /// results are reduced.
     #[arg(long, value_enum, default_value_t = DivideArg::I)]
     divide: DivideArg,
 
@@ -150,7 +153,8 @@ const ROWS: usize = 10;
 const MAX_FILE: u64 = 1 << 24;
 
 pub(crate) fn kernels(args: &GrapeKernelsArgs) -> Result<ExitCode> {
-    let one = args.name.as_deref().map(|name| ready(name).with_context(|| unknown(name))).transpose()?;
+    let one =
+        args.name.as_deref().map(|name| ready(name).with_context(|| unknown(name))).transpose()?;
     match one {
         Some(found) if args.json => print_json(&json!({ "name": found.name, "text": found.text }))?,
         one => print_ready(
@@ -166,7 +170,8 @@ pub(crate) fn run(args: &GrapeRunArgs) -> Result<ExitCode> {
     together(|ranks| run_on(args, ranks))
 }
 
-/// Runs what all ranks do that were started together: usually one. Where one of them fails all do, and the first says why.
+/// Runs what all ranks do that were started together: usually one. Where one of them fails all do,
+/// and the first says why.
 pub(super) fn together(work: impl FnOnce(&Ranks) -> Result<ExitCode>) -> Result<ExitCode> {
     let ranks = Ranks::join()?;
     let done = work(&ranks);
@@ -193,7 +198,8 @@ fn run_on(args: &GrapeRunArgs, ranks: &Ranks) -> Result<ExitCode> {
         DivideArg::I => Divide::I,
         DivideArg::J => Divide::J,
     };
-    let kernel = Divided::new(&program, &engine, ranks, by).with_context(|| args.kernel.kernel.clone())?;
+    let kernel =
+        Divided::new(&program, &engine, ranks, by).with_context(|| args.kernel.kernel.clone())?;
     let inputs = arrays.inputs(&program, &args.input)?;
     let begun = Instant::now();
     let outputs = kernel.run(&inputs)?;
@@ -217,10 +223,16 @@ fn run_on(args: &GrapeRunArgs, ranks: &Ranks) -> Result<ExitCode> {
     }
     tell(&args.input, &program, &outputs)?;
     let flops = program.flops();
-    let flops = flops
-        .map_or_else(String::new, |flops| format!(", {} Gflop/s", digits(f64::from(flops) * pairs / seconds / 1e9)));
+    let flops = flops.map_or_else(String::new, |flops| {
+        format!(", {} Gflop/s", digits(f64::from(flops) * pairs / seconds / 1e9))
+    });
     let by = if ranks.count() > 1 { format!(", {} ranks", ranks.count()) } else { String::new() };
-    eprintln!("{} i, {} j{by}: {} interactions/s{flops}", inputs.ni(), inputs.nj(), metric(pairs / seconds));
+    eprintln!(
+        "{} i, {} j{by}: {} interactions/s{flops}",
+        inputs.ni(),
+        inputs.nj(),
+        metric(pairs / seconds)
+    );
     Ok(ExitCode::SUCCESS)
 }
 
@@ -235,12 +247,17 @@ pub(super) fn program(args: &KernelArgs, of_files: Precision, ranks: &Ranks) -> 
         None => ranks.broadcast_text(String::new())?,
     };
     if is_listing(&text) {
-        bail!("{name} is a listing of the GRAPE-DR, as `sprat grape asm` prints it: `sprat grape sim` runs these");
+        bail!(
+            "{name} is a listing of the GRAPE-DR, as `sprat grape asm` prints it: `sprat grape sim` runs these"
+        );
     }
     let precision = args.precision.map_or(of_files, precision);
     let kernel = sprat_formula::Kernel::parse(&text, precision).with_context(|| name.clone())?;
     for unused in kernel.unused.iter().filter(|_| ranks.is_first()) {
-        eprintln!("sprat: {name}: line {}, column {}: nothing uses {}", unused.line, unused.column, unused.name);
+        eprintln!(
+            "sprat: {name}: line {}, column {}: nothing uses {}",
+            unused.line, unused.column, unused.name
+        );
     }
     Ok(kernel.program)
 }
@@ -270,7 +287,11 @@ pub(super) fn keep_inputs(kernel: &KernelArgs, input: &InputArgs) -> Result<()> 
     let read = [("the kernel", kernel), ("--i", input.i.as_deref()), ("--j", input.j.as_deref())];
     for (name, path) in read.into_iter().filter_map(|(name, path)| Some((name, path?))) {
         if is_same_file(out, path) {
-            bail!("--out {}: it is the file of {name}, {}; name another for results", out.display(), path.display());
+            bail!(
+                "--out {}: it is the file of {name}, {}; name another for results",
+                out.display(),
+                path.display()
+            );
         }
     }
     Ok(())
@@ -279,7 +300,9 @@ pub(super) fn keep_inputs(kernel: &KernelArgs, input: &InputArgs) -> Result<()> 
 /// Whether both names are of one file of data. A device, such as a terminal, may be read and
 /// written.
 pub(super) fn is_same_file(one: &Path, other: &Path) -> bool {
-    let of = |path: &Path| path.metadata().ok().filter(Metadata::is_file).map(|file| (file.dev(), file.ino()));
+    let of = |path: &Path| {
+        path.metadata().ok().filter(Metadata::is_file).map(|file| (file.dev(), file.ino()))
+    };
     of(one).is_some_and(|one| of(other) == Some(one))
 }
 
@@ -302,7 +325,9 @@ pub(super) fn engine(args: &EngineArgs) -> Result<Engine> {
         Some(TargetArg::Portable) => Target::Portable,
     };
     Ok(match args.engine {
-        EngineArg::Vector => Engine::Vector(Options { target, threads: args.threads.unwrap_or(best.threads) }),
+        EngineArg::Vector => {
+            Engine::Vector(Options { target, threads: args.threads.unwrap_or(best.threads) })
+        }
         EngineArg::Grapedr => Engine::GrapeDr(Shape::DESIGN),
         EngineArg::Reference => Engine::Reference,
     })
@@ -316,14 +341,19 @@ pub(super) struct Arrays {
 
 impl Arrays {
     pub(super) fn read(args: &InputArgs, ranks: &Ranks) -> Result<Self> {
-        let read = |path: &Option<PathBuf>| path.as_deref().map(|path| Array::shared(path, ranks)).transpose();
+        let read = |path: &Option<PathBuf>| {
+            path.as_deref().map(|path| Array::shared(path, ranks)).transpose()
+        };
         Ok(Self { i: read(&args.i)?, j: read(&args.j)? })
     }
 
     /// f64 if a file has `float64`: what it says is not made narrower unless `--precision` asks for
     /// that.
     pub(super) fn precision(&self) -> Precision {
-        let wide = [&self.i, &self.j].into_iter().flatten().any(|array| array.precision() == Precision::F64);
+        let wide = [&self.i, &self.j]
+            .into_iter()
+            .flatten()
+            .any(|array| array.precision() == Precision::F64);
         if wide { Precision::F64 } else { Precision::F32 }
     }
 
@@ -343,13 +373,17 @@ impl Arrays {
         let j = self.j.as_ref().map(Array::columns).unwrap_or_default();
         let of_i = ("--i", program.i(), &self.i, i.len());
         for (flag, fields, given, columns) in [of_i, ("--j", program.j(), &self.j, j.len())] {
-            let names = || fields.iter().map(|field| field.name.as_str()).collect::<Vec<_>>().join(", ");
+            let names =
+                || fields.iter().map(|field| field.name.as_str()).collect::<Vec<_>>().join(", ");
             let rows = given.as_ref().map(Array::rows);
             if !fields.is_empty() && rows.is_none() {
                 bail!("the kernel needs {flag} FILE, with columns {}", names());
             }
             if columns != fields.len() && rows == Some(fields.len()) {
-                let turned = format!("rows are particles; it fits turned around, with columns {}: save x.T", names());
+                let turned = format!(
+                    "rows are particles; it fits turned around, with columns {}: save x.T",
+                    names()
+                );
                 bail!("{flag}: got an array of ({}, {columns}): {turned}", fields.len());
             }
         }
@@ -357,11 +391,13 @@ impl Arrays {
     }
 }
 
-/// Writes results where they were asked for, else prints the first; and tells of those that are not finite.
+/// Writes results where they were asked for, else prints the first; and tells of those that are not
+/// finite.
 pub(super) fn tell(args: &InputArgs, program: &Program, outputs: &[Output]) -> Result<()> {
     save(args, outputs)?;
     if args.out.is_none() {
-        let names = std::iter::once("i").chain(program.results().iter().map(|result| result.name.as_str()));
+        let names =
+            std::iter::once("i").chain(program.results().iter().map(|result| result.name.as_str()));
         let mut table = Table::new(&names.collect::<Vec<_>>());
         let rows = outputs.first().map_or(0, Output::len);
         for row in 0..rows.min(ROWS) {
@@ -409,8 +445,10 @@ pub(super) fn not_finite(outputs: &[Output]) -> usize {
 
 /// A rate with its unit's prefix.
 pub(super) fn metric(rate: f64) -> String {
-    let (unit, scale) =
-        [(" G", 1e9), (" M", 1e6), (" k", 1e3)].into_iter().find(|(_, scale)| rate >= *scale).unwrap_or(("", 1.0));
+    let (unit, scale) = [(" G", 1e9), (" M", 1e6), (" k", 1e3)]
+        .into_iter()
+        .find(|(_, scale)| rate >= *scale)
+        .unwrap_or(("", 1.0));
     format!("{}{unit}", digits(rate / scale))
 }
 

@@ -1,6 +1,8 @@
 //! `grape asm` and `sim`: kernels on a simulated GRAPE-DR.
 
-use crate::grape::run::{Arrays, InputArgs, KernelArgs, json_of, keep_inputs, listing, metric, program, save, tell};
+use crate::grape::run::{
+    Arrays, InputArgs, KernelArgs, json_of, keep_inputs, listing, metric, program, save, tell,
+};
 use crate::output::{print_json, print_line};
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
@@ -70,8 +72,8 @@ fn frequency(text: &str) -> Result<f64, String> {
 }
 
 pub(crate) fn asm(args: &GrapeAsmArgs) -> Result<ExitCode> {
-    let kernel =
-        compile(&program(&args.kernel, Precision::F32, &ALONE)?).with_context(|| args.kernel.kernel.clone())?;
+    let kernel = compile(&program(&args.kernel, Precision::F32, &ALONE)?)
+        .with_context(|| args.kernel.kernel.clone())?;
     print_line(kernel.to_string().trim_end())?;
     Ok(ExitCode::SUCCESS)
 }
@@ -83,7 +85,10 @@ fn kernel(args: &KernelArgs, of_files: Precision) -> Result<Kernel> {
         return compile(&program(args, of_files, &ALONE)?).with_context(named);
     };
     if args.precision.is_some() {
-        bail!("--precision is of kernels; {} is a listing, which says the type of each variable", args.kernel);
+        bail!(
+            "--precision is of kernels; {} is a listing, which says the type of each variable",
+            args.kernel
+        );
     }
     Kernel::assemble(&listing).with_context(named)
 }
@@ -118,7 +123,10 @@ pub(crate) fn sim(args: &GrapeSimArgs) -> Result<ExitCode> {
     print_line("")?;
     print_line(table(&run.timing, shape).to_string().trim_end())?;
     if rate.is_finite() {
-        print_line(&format!("{} interactions/s on the machine, with all that goes in and out", metric(rate)))?;
+        print_line(&format!(
+            "{} interactions/s on the machine, with all that goes in and out",
+            metric(rate)
+        ))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -134,7 +142,12 @@ pub(super) fn table(timing: &Timing, shape: Shape) -> Table {
     let seconds = timing.seconds(shape);
     let mut row = |name: &str, cycles: Option<u64>, words: Option<u64>, seconds: f64| {
         let some = |count: Option<u64>| count.map_or_else(String::new, |count| count.to_string());
-        table.row(vec![name.to_owned(), some(cycles), some(words.map(|w| w * WORD_BYTES)), format!("{seconds:.3e}")]);
+        table.row(vec![
+            name.to_owned(),
+            some(cycles),
+            some(words.map(|w| w * WORD_BYTES)),
+            format!("{seconds:.3e}"),
+        ]);
     };
     #[expect(clippy::cast_precision_loss, reason = "cycles are far below 2^53")]
     let took = |cycles: u64| cycles as f64 / shape.clock();
@@ -167,7 +180,12 @@ fn trace_lines(lane: usize, trace: &Trace) -> Result<()> {
     print_line(&format!("element {}, vector element {lane}", trace.element()))?;
     for entry in trace.entries() {
         let values: Vec<_> = entry.values.iter().map(|words| words[lane].to_string()).collect();
-        print_line(&format!("{:>8}  {}  -> {}", entry.cycle, entry.instruction, values.join(" ; ")))?;
+        print_line(&format!(
+            "{:>8}  {}  -> {}",
+            entry.cycle,
+            entry.instruction,
+            values.join(" ; ")
+        ))?;
     }
     match trace.left_out() {
         0 => Ok(()),

@@ -96,7 +96,9 @@ pub(crate) fn ctl(args: &LabCtlArgs) -> Result<ExitCode> {
     match &args.command {
         LabCtlCommand::Show => show(&mut client, args.json)?,
         LabCtlCommand::Filter(command) => filter(&mut client, command, args.json)?,
-        LabCtlCommand::Set { to, settings } => set(&mut client, to.as_deref(), settings, args.json)?,
+        LabCtlCommand::Set { to, settings } => {
+            set(&mut client, to.as_deref(), settings, args.json)?
+        }
         LabCtlCommand::Report => print_json(&serde_json::to_value(client.report()?)?)?,
         LabCtlCommand::Stop => {
             let name = client.name().to_owned();
@@ -117,7 +119,10 @@ fn show(client: &mut Client, json: bool) -> Result<()> {
         return print_json(&value);
     }
     let BoxState { name, process, forward, memory, ports } = &state;
-    print_line(&format!("{name}: {forward}, process {process}, {} MB of packet memory", memory / 1_000_000))?;
+    print_line(&format!(
+        "{name}: {forward}, process {process}, {} MB of packet memory",
+        memory / 1_000_000
+    ))?;
     ports.iter().try_for_each(told)?;
     told_rules(&rules)
 }
@@ -126,7 +131,11 @@ fn filter(client: &mut Client, command: &LabFilterCommand, json: bool) -> Result
     let list = match command {
         LabFilterCommand::List => client.rules()?,
         LabFilterCommand::Add { expression, action, from, at } => {
-            let rule = RuleWords { expression: expression.clone(), from: from.clone(), action: action.clone() };
+            let rule = RuleWords {
+                expression: expression.clone(),
+                from: from.clone(),
+                action: action.clone(),
+            };
             client.add_rule(rule, *at)?
         }
         LabFilterCommand::Remove { number } => client.remove_rule(*number)?,
@@ -149,8 +158,15 @@ fn told_rules(rules: &[RuleState]) -> Result<()> {
 fn told_rule(RuleState { rule, seen }: &RuleState) -> String {
     let RuleWords { expression, from, action } = rule;
     let from = from.as_ref().map_or_else(String::new, |from| format!(" from {from}"));
-    let lacking = if seen.lacking > 0 { format!(", {} without the field", seen.lacking) } else { String::new() };
-    format!("{expression:?}{from} {action}: {} packets, {} bytes{lacking}", seen.packets, seen.bytes)
+    let lacking = if seen.lacking > 0 {
+        format!(", {} without the field", seen.lacking)
+    } else {
+        String::new()
+    };
+    format!(
+        "{expression:?}{from} {action}: {} packets, {} bytes{lacking}",
+        seen.packets, seen.bytes
+    )
 }
 
 fn set(client: &mut Client, to: Option<&str>, settings: &[String], json: bool) -> Result<()> {
@@ -180,9 +196,14 @@ fn words(settings: &[String]) -> Result<LineWords> {
 fn told(port: &PortState) -> Result<()> {
     let usual = LineWords::of(&Default::default());
     let usual: Vec<_> = usual.given().collect();
-    let told =
-        |(key, word): (&'static str, &Word)| (!usual.contains(&(key, word))).then(|| format!("{key}={}", word.0));
+    let told = |(key, word): (&'static str, &Word)| {
+        (!usual.contains(&(key, word))).then(|| format!("{key}={}", word.0))
+    };
     let told: Vec<_> = port.line.given().filter_map(told).collect();
-    let told = if told.is_empty() { "a cable: at once, and nothing lost".to_owned() } else { told.join(" ") };
+    let told = if told.is_empty() {
+        "a cable: at once, and nothing lost".to_owned()
+    } else {
+        told.join(" ")
+    };
     print_line(&format!("  to {}: {told}", port.port))
 }

@@ -8,7 +8,9 @@ use crate::signals::signals;
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use sprat_lab::config::{BoxConfig, BoxWords, LineWords, PortWords, Word, set, tolerance as parse_tolerance};
+use sprat_lab::config::{
+    BoxConfig, BoxWords, LineWords, PortWords, Word, set, tolerance as parse_tolerance,
+};
 use sprat_lab::control::{ControlError, Place, Server};
 use sprat_lab::engine::{Engine, Forwarding, LineReport, Report, Tolerance};
 use sprat_lab::hosts::{MAX_NAME, enter_own, make_own, missing_privileges};
@@ -51,8 +53,9 @@ are told; exit code 7 means that the box did not keep up, and why is told too. W
 CAP_NET_ADMIN and CAP_SYS_ADMIN, the box is in namespaces of its own, in which NAMESPACE is made
 too; how to come there is said at the start.")]
 pub(crate) struct LabRunArgs {
-    /// A port: tap:NAME[@NAMESPACE][,mtu=BYTES]; for an interface that exists packet:NAME[@NAMESPACE] or, frame by frame,
-    /// xdp:NAME[@NAMESPACE][,mtu=BYTES]; dpdk:DEVICE[,ARGUMENTS][,mtu=BYTES]. Once for each.
+    /// A port: tap:NAME[@NAMESPACE][,mtu=BYTES]; for an interface that exists
+    /// packet:NAME[@NAMESPACE] or, frame by frame, xdp:NAME[@NAMESPACE][,mtu=BYTES];
+    /// dpdk:DEVICE[,ARGUMENTS][,mtu=BYTES]. Once for each.
     #[arg(long = "port", value_name = "PORT")]
     ports: Vec<String>,
 
@@ -64,7 +67,8 @@ pub(crate) struct LabRunArgs {
     #[arg(long, value_name = "HOW")]
     forward: Option<String>,
 
-    /// Two ports that are each other's far end: NAME,NAME. Every port is in one pair; where there are two ports, they are.
+    /// Two ports that are each other's far end: NAME,NAME. Every port is in one pair; where there
+    /// are two ports, they are.
     #[arg(long = "pair", value_name = "NAMES")]
     pairs: Vec<String>,
 
@@ -76,7 +80,8 @@ pub(crate) struct LabRunArgs {
     #[arg(long, value_name = "SIZE")]
     memory: Option<String>,
 
-    /// What the line to one port does besides: PORT:SETTING=VALUE,... with the names of the flags below.
+    /// What the line to one port does besides: PORT:SETTING=VALUE,... with the names of the flags
+    /// below.
     #[arg(long = "to", value_name = "PORT:SETTINGS")]
     to: Vec<String>,
 
@@ -116,8 +121,8 @@ pub(crate) struct LabRunArgs {
 /// How late a box may be.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ToleranceArgs {
-    /// Share of a line's segments that may be late before the exit code is 7, and from when on they are: SHARE or SHARE:TIME,
-    /// such as 5%:10ms; 100% never minds.
+    /// Share of a line's segments that may be late before the exit code is 7, and from when on
+    /// they are: SHARE or SHARE:TIME, such as 5%:10ms; 100% never minds.
     #[arg(long, value_name = "SHARE:TIME", default_value = "1%:1ms")]
     tolerate: String,
 }
@@ -132,10 +137,12 @@ pub(crate) struct LineArgs {
     /// Rate, such as 2Gb/s or 100Mbit; a number alone is bits a second [default: none, at once].
     #[arg(long, value_name = "RATE")]
     rate: Option<String>,
-    /// How much may wait where there is a rate, such as 64MB; a number alone is bytes [default: 64MB].
+    /// How much may wait where there is a rate, such as 64MB; a number alone is bytes [default:
+    /// 64MB].
     #[arg(long, value_name = "SIZE")]
     buffer: Option<String>,
-    /// How packets wait: drop-tail, or harmonize: a queue for each flow, segments in turn [default: drop-tail].
+    /// How packets wait: drop-tail, or harmonize: a queue for each flow, segments in turn
+    /// [default: drop-tail].
     #[arg(long, value_name = "HOW")]
     queue: Option<String>,
     /// Rate of each flow, with `--queue harmonize`.
@@ -150,7 +157,8 @@ pub(crate) struct LineArgs {
     /// Bytes that a frame takes on the wire besides its own [default: 24].
     #[arg(long, value_name = "BYTES")]
     overhead: Option<String>,
-    /// Segments lost: 0.1%, bursts:TO_BAD,TO_GOOD[,LOSS_BAD[,LOSS_GOOD]] (Gilbert-Elliott), or list:N,N,...
+    /// Segments lost: 0.1%, bursts:TO_BAD,TO_GOOD[,LOSS_BAD[,LOSS_GOOD]] (Gilbert-Elliott), or
+    /// list:N,N,...
     #[arg(long, value_name = "LOSS")]
     loss: Option<String>,
     /// Up to this much more delay, by chance; segments stay in order.
@@ -173,7 +181,9 @@ pub(crate) struct LineArgs {
 impl LineArgs {
     /// The same as words; what was not given is taken from `base`.
     pub(crate) fn words(&self, base: &LineWords) -> LineWords {
-        let or = |given: &Option<String>, base: &Option<Word>| given.clone().map(Word).or_else(|| base.clone());
+        let or = |given: &Option<String>, base: &Option<Word>| {
+            given.clone().map(Word).or_else(|| base.clone())
+        };
         LineWords {
             delay: or(&self.delay, &base.delay),
             rate: or(&self.rate, &base.rate),
@@ -202,7 +212,9 @@ const LOOK: Duration = Duration::from_millis(100);
 pub(crate) fn run(args: &LabRunArgs) -> Result<ExitCode> {
     let mut config = config(args)?;
     // Who may make TAPs, but enter no namespace, may want them among the machine's own interfaces.
-    if missing_privileges().iter().any(|name| name.starts_with("CAP_NET_ADMIN")) && own_namespaces()? {
+    if missing_privileges().iter().any(|name| name.starts_with("CAP_NET_ADMIN"))
+        && own_namespaces()?
+    {
         let named = config.ports.iter().filter_map(|(spec, _)| spec.netns());
         named.filter(|name| !name.contains('/')).try_for_each(make_own)?;
     }
@@ -213,7 +225,11 @@ pub(crate) fn run(args: &LabRunArgs) -> Result<ExitCode> {
     let told = told(&config);
     let mut series = Series::new(&args.series)?;
     let signals = signals()?;
-    let about = config.ports.iter().map(|(spec, line)| LineAbout::new(line_name("", spec.name()), line)).collect();
+    let about = config
+        .ports
+        .iter()
+        .map(|(spec, line)| LineAbout::new(line_name("", spec.name()), line))
+        .collect();
     let engine = config.start()?;
     let control = control(args, &engine)?;
     if let Some(series) = &mut series {
@@ -224,7 +240,8 @@ pub(crate) fn run(args: &LabRunArgs) -> Result<ExitCode> {
         Some(control) => eprintln!("sprat: the box runs as {}; stop with Ctrl-C", control.name()),
         None => eprintln!("sprat: the box runs; stop with Ctrl-C"),
     }
-    let watched = watch(&engine, control.as_ref(), &signals, args.duration, args.quiet, series.as_mut());
+    let watched =
+        watch(&engine, control.as_ref(), &signals, args.duration, args.quiet, series.as_mut());
     let report = engine.stop()?;
     drop(control); // whoever asked for the end hears of it
     watched?;
@@ -242,7 +259,8 @@ pub(crate) fn run(args: &LabRunArgs) -> Result<ExitCode> {
     Ok(if report.kept_up() { ExitCode::SUCCESS } else { ExitCode::from(BEHIND) })
 }
 
-/// Lets the box be asked and changed from outside. A box that nobody named runs without that where it cannot be, and says so.
+/// Lets the box be asked and changed from outside. A box that nobody named runs without that where
+/// it cannot be, and says so.
 fn control(args: &LabRunArgs, engine: &Engine) -> Result<Option<Server>> {
     let place = Place::of(&dir(&args.state));
     let start = |name: &str| Server::start(&place, name, engine.handle().clone());
@@ -251,10 +269,14 @@ fn control(args: &LabRunArgs, engine: &Engine) -> Result<Option<Server>> {
     }
     let name = name_of(engine.ports());
     let started = match start(&name) {
-        Err(ControlError::Taken { .. } | ControlError::Name(_)) => start(&format!("box-{}", std::process::id())),
+        Err(ControlError::Taken { .. } | ControlError::Name(_)) => {
+            start(&format!("box-{}", std::process::id()))
+        }
         started => started,
     };
-    Ok(started.inspect_err(|error| eprintln!("sprat: `sprat lab ctl` cannot reach this box: {error}")).ok())
+    Ok(started
+        .inspect_err(|error| eprintln!("sprat: `sprat lab ctl` cannot reach this box: {error}"))
+        .ok())
 }
 
 /// The name of a box that nobody named: those of its ports, as far as they fit.
@@ -287,19 +309,26 @@ fn config(args: &LabRunArgs) -> Result<BoxConfig> {
     let mut words = match &args.config {
         None => BoxWords::default(),
         Some(path) => {
-            let text = std::fs::read_to_string(path).with_context(|| format!("--config {}", path.display()))?;
+            let text = std::fs::read_to_string(path)
+                .with_context(|| format!("--config {}", path.display()))?;
             BoxWords::from_toml(&text).with_context(|| format!("--config {}", path.display()))?
         }
     };
-    let more = args.ports.iter().map(|open| PortWords { open: open.clone(), line: Default::default() });
+    let more =
+        args.ports.iter().map(|open| PortWords { open: open.clone(), line: Default::default() });
     words.ports.extend(more);
     for text in &args.pairs {
-        let pair = text.split_once(',').map(|(one, other)| [one.trim(), other.trim()].map(str::to_owned));
-        words.pairs.push(pair.with_context(|| format!("--pair {text:?}: want two ports, such as a0,b0"))?);
+        let pair =
+            text.split_once(',').map(|(one, other)| [one.trim(), other.trim()].map(str::to_owned));
+        words
+            .pairs
+            .push(pair.with_context(|| format!("--pair {text:?}: want two ports, such as a0,b0"))?);
     }
-    for (flag, word) in
-        [(&args.forward, &mut words.forward), (&args.ageing, &mut words.ageing), (&args.memory, &mut words.memory)]
-    {
+    for (flag, word) in [
+        (&args.forward, &mut words.forward),
+        (&args.ageing, &mut words.ageing),
+        (&args.memory, &mut words.memory),
+    ] {
         if let Some(text) = flag {
             *word = Some(Word(text.clone()));
         }
@@ -314,7 +343,9 @@ fn config(args: &LabRunArgs) -> Result<BoxConfig> {
     }
     for text in &args.to {
         let (port, given) = port_in(text, config.ports.iter().map(|(spec, _)| spec.name()))
-            .with_context(|| format!("--to {text:?}: want PORT:SETTING=VALUE, such as b0:rate=2Gb/s"))?;
+            .with_context(|| {
+                format!("--to {text:?}: want PORT:SETTING=VALUE, such as b0:rate=2Gb/s")
+            })?;
         let (port, given) = (port.to_owned(), given.to_owned());
         let known: Vec<_> = config.ports.iter().map(|(spec, _)| spec.name().to_owned()).collect();
         let line = config.ports.iter_mut().find(|(spec, _)| spec.name() == port);
@@ -322,7 +353,9 @@ fn config(args: &LabRunArgs) -> Result<BoxConfig> {
             bail!("--to {text:?}: no port {port:?}; the ports are {}", known.join(", "))
         };
         for (key, value) in settings_in(&given) {
-            let value = value.with_context(|| format!("--to {text:?}: {key:?} has no value; want {key}=VALUE"))?;
+            let value = value.with_context(|| {
+                format!("--to {text:?}: {key:?} has no value; want {key}=VALUE")
+            })?;
             set(settings, key, &value).with_context(|| format!("--to {text:?}"))?;
         }
     }
@@ -335,7 +368,8 @@ fn port_in<'a>(text: &'a str, ports: impl Iterator<Item = &'a str>) -> Option<(&
     ports.filter_map(settings).max_by_key(|(port, _)| port.len()).or_else(|| text.split_once(':'))
 }
 
-/// `KEY=VALUE,...`, where a value may have commas of its own: what has no `=` belongs to the value before.
+/// `KEY=VALUE,...`, where a value may have commas of its own: what has no `=` belongs to the value
+/// before.
 pub(super) fn settings_in(text: &str) -> Vec<(&str, Option<String>)> {
     let mut all: Vec<(&str, Option<String>)> = Vec::new();
     for part in text.split(',') {
@@ -355,7 +389,9 @@ pub(super) fn settings_in(text: &str) -> Vec<(&str, Option<String>)> {
 fn told(config: &BoxConfig) -> String {
     let names: Vec<_> = config.ports.iter().map(|(spec, _)| spec.to_string()).collect();
     match config.forwarding {
-        Forwarding::Cross => names.chunks(2).map(|pair| pair.join(" <-> ")).collect::<Vec<_>>().join(", "),
+        Forwarding::Cross => {
+            names.chunks(2).map(|pair| pair.join(" <-> ")).collect::<Vec<_>>().join(", ")
+        }
         Forwarding::Switch(_) => format!("a switch of {}", names.join(", ")),
     }
 }
@@ -370,11 +406,13 @@ fn watch(
     mut series: Option<&mut Series>,
 ) -> Result<()> {
     let bar = if quiet { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
-    let bar = bar.with_style(ProgressStyle::with_template("{elapsed} {msg}").expect("a constant template"));
+    let bar = bar
+        .with_style(ProgressStyle::with_template("{elapsed} {msg}").expect("a constant template"));
     let (began, mut shown, mut before) = (Instant::now(), Instant::now(), HashMap::new());
     loop {
         let look = series.as_ref().map_or(LOOK, |series| series.left().min(LOOK));
-        let left = longest.map_or(look, |longest| longest.saturating_sub(began.elapsed()).min(look));
+        let left =
+            longest.map_or(look, |longest| longest.saturating_sub(began.elapsed()).min(look));
         let stopped = !matches!(signals.recv_timeout(left), Err(RecvTimeoutError::Timeout));
         let over = longest.is_some_and(|longest| began.elapsed() >= longest);
         if stopped || over || engine.ended() || control.is_some_and(Server::stop_asked) {
@@ -399,7 +437,11 @@ fn live(report: &Report, seconds: f64, before: &mut HashMap<String, u64>) -> Str
         let bytes = line.counters.left.bytes;
         let more = bytes - before.insert(line.to.clone(), bytes).unwrap_or(0);
         let (queue, drops) = (megabytes(line.counters.queue), line.counters.drops.total());
-        format!("to {}: {:.1} Mb/s, {queue:.1} MB wait, {drops} dropped", line.to, megabytes(more) * 8.0 / seconds)
+        format!(
+            "to {}: {:.1} Mb/s, {queue:.1} MB wait, {drops} dropped",
+            line.to,
+            megabytes(more) * 8.0 / seconds
+        )
     };
     report.lines.iter().map(line).collect::<Vec<_>>().join(" | ")
 }
@@ -445,7 +487,9 @@ pub(super) fn text(report: &Report) -> Vec<String> {
             let ms = |ns: u64| Duration::from_nanos(ns).as_secs_f64() * 1e3;
             let trip = match trips.whole_ns {
                 Some(whole) => format!(", round trip {:.3} ms", ms(whole)),
-                None if trips.samples > 0 => format!(", answers after {:.3} ms", ms(trips.smoothed_ns)),
+                None if trips.samples > 0 => {
+                    format!(", answers after {:.3} ms", ms(trips.smoothed_ns))
+                }
                 None => String::new(),
             };
             lines.push(format!(

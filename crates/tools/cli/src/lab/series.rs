@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 /// What is written down of the time that a box runs.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct SeriesArgs {
-    /// Draw rates, queues, drops and round trips over time into this file at the end: .svg or .html.
+    /// Draw rates, queues, drops and round trips over time into this file at the end: .svg or
+    /// .html.
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
 
@@ -53,11 +54,16 @@ pub(crate) struct LabReportArgs {
 /// Draws what was written down.
 pub(crate) fn report(args: &LabReportArgs) -> Result<ExitCode> {
     let form = Form::of(&args.out).context("--out")?;
-    let (mut about, history) = read(&args.series).with_context(|| args.series.display().to_string())?;
+    let (mut about, history) =
+        read(&args.series).with_context(|| args.series.display().to_string())?;
     if let Some(part) = &args.line {
         let names: Vec<_> = about.lines.iter().map(|line| line.line.clone()).collect();
         about.lines.retain(|line| line.line.contains(&part[..]));
-        ensure!(!about.lines.is_empty(), "--line {part:?}: no such line; the lines are {}", names.join(", "));
+        ensure!(
+            !about.lines.is_empty(),
+            "--line {part:?}: no such line; the lines are {}",
+            names.join(", ")
+        );
     }
     form.write(&args.out, &about, &history)?;
     eprintln!("sprat: {} samples drawn: {}", history.samples().count(), args.out.display());
@@ -80,10 +86,13 @@ impl Series {
     /// None when nothing was asked for. Finds out beforehand what cannot be written.
     pub(super) fn new(args: &SeriesArgs) -> Result<Option<Self>> {
         let every = args.every;
-        let form = |path: &PathBuf| Ok::<_, anyhow::Error>((Form::of(path).context("--report")?, path.clone()));
+        let form = |path: &PathBuf| {
+            Ok::<_, anyhow::Error>((Form::of(path).context("--report")?, path.clone()))
+        };
         let drawn = args.report.as_ref().map(form).transpose()?;
         let open = |path: &PathBuf| {
-            let file = File::create(path).with_context(|| format!("--series {}", path.display()))?;
+            let file =
+                File::create(path).with_context(|| format!("--series {}", path.display()))?;
             Ok::<_, anyhow::Error>((BufWriter::new(file), path.clone()))
         };
         let written = args.series.as_ref().map(open).transpose()?;
@@ -92,7 +101,16 @@ impl Series {
         }
         let now = Instant::now();
         let (recorder, history) = (Recorder::new(), History::new());
-        Ok(Some(Self { about: About::default(), every, recorder, history, drawn, written, began: now, next: now }))
+        Ok(Some(Self {
+            about: About::default(),
+            every,
+            recorder,
+            history,
+            drawn,
+            written,
+            began: now,
+            next: now,
+        }))
     }
 
     /// The boxes begin now.
@@ -112,14 +130,18 @@ impl Series {
     }
 
     /// Takes a sample if it is time. Boxes that have ended are told by whoever ends them.
-    pub(super) fn look<'a>(&mut self, boxes: impl Iterator<Item = (String, &'a Engine)>) -> Result<()> {
+    pub(super) fn look<'a>(
+        &mut self,
+        boxes: impl Iterator<Item = (String, &'a Engine)>,
+    ) -> Result<()> {
         let now = Instant::now();
         if now < self.next {
             return Ok(());
         }
         // After a pause of the machine the next is not made up for.
         self.next = (self.next + self.every).max(now);
-        let reports: Vec<_> = boxes.filter_map(|(name, engine)| Some((name, engine.report().ok()?))).collect();
+        let reports: Vec<_> =
+            boxes.filter_map(|(name, engine)| Some((name, engine.report().ok()?))).collect();
         self.add(&reports)
     }
 
@@ -136,7 +158,9 @@ impl Series {
     }
 
     fn add(&mut self, reports: &[(String, Report)]) -> Result<()> {
-        let Some(sample) = self.recorder.sample(self.began.elapsed().as_secs_f64(), reports) else { return Ok(()) };
+        let Some(sample) = self.recorder.sample(self.began.elapsed().as_secs_f64(), reports) else {
+            return Ok(());
+        };
         if let Some((file, path)) = &mut self.written {
             write(file, &sample).with_context(|| path.display().to_string())?;
         }
@@ -190,7 +214,8 @@ fn read(path: &Path) -> Result<(About, History)> {
         }
         ensure!(length < MAX_LINE_BYTES, "line {number}: longer than {MAX_LINE_BYTES} bytes");
         let whole = text.ends_with(b"\n");
-        let place = || format!("line {number}: not of a series that `sprat lab run --series` wrote");
+        let place =
+            || format!("line {number}: not of a series that `sprat lab run --series` wrote");
         if about.is_none() {
             let read: About = serde_json::from_slice(&text).with_context(place)?;
             read.check()?;

@@ -139,7 +139,8 @@ pub(crate) struct LabTopologiesArgs {
 /// How often signals and boxes are looked at.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Memory for all TCP connections of the machine: three sizes in pages. From the second on the kernel cuts windows.
+/// Memory for all TCP connections of the machine: three sizes in pages. From the second on the
+/// kernel cuts windows.
 const TCP_MEMORY: &str = "/proc/sys/net/ipv4/tcp_mem";
 
 pub(crate) fn up(args: &LabUpArgs) -> Result<ExitCode> {
@@ -153,7 +154,9 @@ pub(crate) fn up(args: &LabUpArgs) -> Result<ExitCode> {
     own_namespaces()?;
     let mut series = Series::new(&args.series)?;
     let about = lab.boxes.iter().flat_map(|plan| {
-        plan.ports.iter().map(|port| LineAbout::new(line_name(&prefix(&plan.name), &port.name), &port.line))
+        plan.ports
+            .iter()
+            .map(|port| LineAbout::new(line_name(&prefix(&plan.name), &port.name), &port.line))
     });
     let about = about.collect();
     // From here on a signal ends the lab in good order.
@@ -161,7 +164,8 @@ pub(crate) fn up(args: &LabUpArgs) -> Result<ExitCode> {
     let raised = Raised::up(lab, &dir(&args.state))?;
     let jobs = raised.jobs(&asked);
     eprintln!("sprat: {}", told(&topology, raised.hosts().plan()));
-    let hosts: Vec<_> = jobs.iter().map(|job| raised.hosts().plan().hosts[job.host].name.clone()).collect();
+    let hosts: Vec<_> =
+        jobs.iter().map(|job| raised.hosts().plan().hosts[job.host].name.clone()).collect();
     let mut commands = raised.run(&asked)?;
     if commands.is_over() {
         eprintln!("sprat: it stands; take it down with Ctrl-C");
@@ -169,14 +173,24 @@ pub(crate) fn up(args: &LabUpArgs) -> Result<ExitCode> {
     if let Some(series) = &mut series {
         series.begin(format!("lab {}: {}", topology.name, topology.about), about)?;
     }
-    let watched =
-        watch(&raised, &mut commands, &hosts, asked.len(), (args.duration, &signals), args.json, series.as_mut());
+    let watched = watch(
+        &raised,
+        &mut commands,
+        &hosts,
+        asked.len(),
+        (args.duration, &signals),
+        args.json,
+        series.as_mut(),
+    );
     let statuses: Vec<_> = (0..jobs.len()).map(|job| commands.status(job)).collect();
     drop(commands);
     let ended = raised.down()?;
     watched?;
     if let Some(series) = series {
-        let reports = ended.boxes.iter().filter_map(|end| Some((prefix(&end.name), end.report.as_ref().ok()?.clone())));
+        let reports = ended
+            .boxes
+            .iter()
+            .filter_map(|end| Some((prefix(&end.name), end.report.as_ref().ok()?.clone())));
         series.end(&reports.collect::<Vec<_>>())?;
     }
     let kept_up = report(&ended, args.json)?;
@@ -192,7 +206,8 @@ pub(crate) fn up(args: &LabUpArgs) -> Result<ExitCode> {
 pub(crate) fn down(args: &LabDownArgs) -> Result<ExitCode> {
     let left = take_down(&args.name, &dir(&args.state))?;
     if args.json {
-        let left: Vec<_> = left.iter().map(|Left { path, why }| json!({ "path": path, "why": why })).collect();
+        let left: Vec<_> =
+            left.iter().map(|Left { path, why }| json!({ "path": path, "why": why })).collect();
         print_json(&json!({ "down": args.name, "left": left }))?;
     } else {
         tell_left(&left);
@@ -216,11 +231,19 @@ pub(crate) fn ls(args: &LabLsArgs) -> Result<ExitCode> {
         } else {
             let state = match lab.alive {
                 true => {
-                    format!("process {}{}", lab.owner, own.iter().map(|name| format!("  {name}")).collect::<String>())
+                    format!(
+                        "process {}{}",
+                        lab.owner,
+                        own.iter().map(|name| format!("  {name}")).collect::<String>()
+                    )
                 }
                 false => format!("left by process {}: sprat lab down {}", lab.owner, lab.name),
             };
-            print_line(&format!("{:<24} {:>3} namespaces  {state}", lab.name, lab.namespaces.len()))?;
+            print_line(&format!(
+                "{:<24} {:>3} namespaces  {state}",
+                lab.name,
+                lab.namespaces.len()
+            ))?;
         }
     }
     // Those of `sprat lab run`.
@@ -236,8 +259,11 @@ pub(crate) fn ls(args: &LabLsArgs) -> Result<ExitCode> {
 }
 
 pub(crate) fn topologies(args: &LabTopologiesArgs) -> Result<ExitCode> {
-    let one = args.name.as_deref().map(|name| ready(name).with_context(|| unknown(name))).transpose()?;
-    let about = |found: &sprat_lab::topology::Ready| Ok((found.name, Topology::from_toml(found.text)?.about));
+    let one =
+        args.name.as_deref().map(|name| ready(name).with_context(|| unknown(name))).transpose()?;
+    let about = |found: &sprat_lab::topology::Ready| {
+        Ok((found.name, Topology::from_toml(found.text)?.about))
+    };
     let all = READY.iter().map(about).collect::<Result<Vec<_>>>()?;
     print_ready(one.map(|found| (found.name, found.text)), all, args.json)?;
     Ok(ExitCode::SUCCESS)
@@ -273,7 +299,11 @@ fn asked(args: &LabUpArgs, plan: &Plan) -> Result<Vec<Job>> {
     };
     let command = match &args.command[..] {
         [text] => text.clone(),
-        words => words.iter().map(|word| format!("'{}'", word.replace('\'', "'\\''"))).collect::<Vec<_>>().join(" "),
+        words => words
+            .iter()
+            .map(|word| format!("'{}'", word.replace('\'', "'\\''")))
+            .collect::<Vec<_>>()
+            .join(" "),
     };
     Ok(vec![Job { host, command }])
 }
@@ -290,10 +320,16 @@ fn told(topology: &Topology, plan: &Plan) -> String {
         [first, .., last] if namespaces.len() > 6 => format!("{first} to {last}"),
         _ => namespaces.join(", "),
     };
-    format!("lab {}: {} hosts ({shown}), {} boxes", plan.name, topology.hosts.len(), topology.boxes.len())
+    format!(
+        "lab {}: {} hosts ({shown}), {} boxes",
+        plan.name,
+        topology.hosts.len(),
+        topology.boxes.len()
+    )
 }
 
-/// Tells what happens until the lab is to end: its command has, or all have; a signal came; it is time; a box broke.
+/// Tells what happens until the lab is to end: its command has, or all have; a signal came; it is
+/// time; a box broke.
 fn watch(
     raised: &Raised,
     commands: &mut Commands,
@@ -306,7 +342,8 @@ fn watch(
     let (began, nothing) = (Instant::now(), hosts.is_empty());
     loop {
         let look = series.as_ref().map_or(LOOK, |series| series.left().min(LOOK));
-        let left = longest.map_or(look, |longest| longest.saturating_sub(began.elapsed()).min(look));
+        let left =
+            longest.map_or(look, |longest| longest.saturating_sub(began.elapsed()).min(look));
         // Nothing runs: nothing happens but a signal.
         let stopped = match nothing {
             true => !matches!(signals.recv_timeout(left), Err(RecvTimeoutError::Timeout)),
@@ -318,7 +355,12 @@ fn watch(
         let over = longest.is_some_and(|longest| began.elapsed() >= longest);
         let count = if asked > 0 { asked } else { hosts.len() };
         let done = !nothing && (0..count).all(|job| commands.status(job).is_some());
-        if stopped || over || done || raised.stop_asked() || raised.boxes().any(|(_, engine)| engine.ended()) {
+        if stopped
+            || over
+            || done
+            || raised.stop_asked()
+            || raised.boxes().any(|(_, engine)| engine.ended())
+        {
             return Ok(());
         }
         if let Some(series) = &mut series {
@@ -344,9 +386,9 @@ fn tell(event: &Event, hosts: &[String], json: bool) -> Result<()> {
                 Stream::Error => Ok(std::io::stderr().lock().write_all(&line)?),
             }
         }
-        Event::Ended { job, status } if json => {
-            print_json(&json!({ "host": hosts[*job], "ended": code(*status), "how": status.to_string() }))
-        }
+        Event::Ended { job, status } if json => print_json(
+            &json!({ "host": hosts[*job], "ended": code(*status), "how": status.to_string() }),
+        ),
         Event::Ended { job, status } => {
             eprintln!("sprat: {}: {status}", hosts[*job]);
             Ok(())
@@ -361,8 +403,8 @@ fn code(status: ExitStatus) -> u8 {
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
 }
 
-/// Prints what became of the boxes. Returns whether all of them kept up and the kernel had memory enough for TCP. A box
-/// that broke is an error.
+/// Prints what became of the boxes. Returns whether all of them kept up and the kernel had memory
+/// enough for TCP. A box that broke is an error.
 fn report(ended: &Ended, json: bool) -> Result<bool> {
     let mut kept_up = true;
     for ended in &ended.boxes {
@@ -396,7 +438,11 @@ fn report(ended: &Ended, json: bool) -> Result<bool> {
             eprintln!("sprat: box.{}: {error}", ended.name);
             kept_up = false;
         }
-        kept_up &= ended.capture.iter().flat_map(|capture| &capture.interfaces).all(|totals| totals.dropped == 0);
+        kept_up &= ended
+            .capture
+            .iter()
+            .flat_map(|capture| &capture.interfaces)
+            .all(|totals| totals.dropped == 0);
     }
     if json {
         print_json(&json!({ "tcp_memory_shortages": ended.memory_shortages }))?;
@@ -419,8 +465,11 @@ fn report(ended: &Ended, json: bool) -> Result<bool> {
 }
 
 fn json_of_capture(capture: &Summary) -> Value {
-    let interfaces: Vec<_> =
-        capture.interfaces.iter().map(|totals| json!({ "seen": totals.seen, "dropped": totals.dropped })).collect();
+    let interfaces: Vec<_> = capture
+        .interfaces
+        .iter()
+        .map(|totals| json!({ "seen": totals.seen, "dropped": totals.dropped }))
+        .collect();
     json!({ "files": capture.files, "bytes": capture.bytes, "interfaces": interfaces })
 }
 

@@ -71,8 +71,12 @@ pub(crate) fn net(args: &DoctorNetArgs) -> Result<ExitCode> {
     } else {
         tell(&goal, &findings)?;
         match &window {
-            Ok(()) => print_line("Our own congestion window can be had here: the rate decides (docs/pacing.md).")?,
-            Err(why) => print_line(&format!("The rate is a limit above the kernel's own congestion control: {why}."))?,
+            Ok(()) => print_line(
+                "Our own congestion window can be had here: the rate decides (docs/pacing.md).",
+            )?,
+            Err(why) => print_line(&format!(
+                "The rate is a limit above the kernel's own congestion control: {why}."
+            ))?,
         }
     }
     Ok(if findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -80,7 +84,10 @@ pub(crate) fn net(args: &DoctorNetArgs) -> Result<ExitCode> {
 
 fn tell(goal: &Goal, findings: &[Finding]) -> Result<()> {
     let path = format!("{}, {:?} there and back", rate(goal.rate), goal.rtt);
-    print_line(&format!("To fill a path of {path}, {} MB must be under way.", goal.under_way().div_ceil(1_000_000)))?;
+    print_line(&format!(
+        "To fill a path of {path}, {} MB must be under way.",
+        goal.under_way().div_ceil(1_000_000)
+    ))?;
     if findings.is_empty() {
         return print_line("No setting of this system holds that back.");
     }
@@ -98,14 +105,18 @@ fn tell(goal: &Goal, findings: &[Finding]) -> Result<()> {
         print_line(&format!("  for {end}: {}", finding.why))?;
     }
     if findings.iter().any(|finding| finding.only_others) {
-        print_line("\nWith CAP_NET_ADMIN sprat takes the buffers it needs by itself; other programs do not.")?;
+        print_line(
+            "\nWith CAP_NET_ADMIN sprat takes the buffers it needs by itself; other programs do not.",
+        )?;
     }
     print_line("\nTo mend it:")?;
     lines(findings)
 }
 
 fn lines(findings: &[Finding]) -> Result<()> {
-    findings.iter().try_for_each(|finding| print_line(&format!("{} = {}", finding.name, finding.should)))
+    findings
+        .iter()
+        .try_for_each(|finding| print_line(&format!("{} = {}", finding.name, finding.should)))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "to be read by people")]

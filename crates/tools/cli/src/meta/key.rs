@@ -107,7 +107,8 @@ impl From<RoleArg> for Role {
 /// Who a process is to a cluster.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct IdentityArgs {
-    /// Identity by which others know this process, made by `sprat key issue`; then nobody is spoken to without.
+    /// Identity by which others know this process, made by `sprat key issue`; then nobody is
+    /// spoken to without.
     #[arg(long, value_name = "FILE", env = "SPRAT_IDENTITY", global = true)]
     identity: Option<PathBuf>,
 }
@@ -118,7 +119,11 @@ impl IdentityArgs {
     /// # Errors
     /// [`FileError`].
     pub(crate) fn load(&self) -> Result<Option<Arc<Identity>>, FileError> {
-        self.identity.as_deref().map(Identity::load).transpose().map(|identity| identity.map(Arc::new))
+        self.identity
+            .as_deref()
+            .map(Identity::load)
+            .transpose()
+            .map(|identity| identity.map(Arc::new))
     }
 }
 
@@ -128,7 +133,8 @@ pub(crate) struct GuardArgs {
     #[command(flatten)]
     identity: IdentityArgs,
 
-    /// Let anybody in who can reach this machine, to read and write everything; without it, that takes an identity.
+    /// Let anybody in who can reach this machine, to read and write everything; without it, that
+    /// takes an identity.
     #[arg(long, conflicts_with = "identity")]
     insecure: bool,
 }
@@ -167,7 +173,10 @@ pub(crate) fn init(args: &KeyInitArgs) -> Result<ExitCode> {
     let root = Root::generate()?;
     root.save(&args.root).context("cannot write the root")?;
     let path = args.root.display();
-    print_line(&format!("{path}: the root of cluster {}; keep it off the servers", brief(&root.public())))?;
+    print_line(&format!(
+        "{path}: the root of cluster {}; keep it off the servers",
+        brief(&root.public())
+    ))?;
     print_line("next: sprat key issue --role server")?;
     Ok(ExitCode::SUCCESS)
 }
@@ -182,9 +191,13 @@ pub(crate) fn issue(args: &KeyIssueArgs) -> Result<ExitCode> {
     if role != Role::Client && !args.table.is_empty() {
         bail!("--table is for clients: an {role} identity is good for all tables");
     }
-    let root = Root::load(&args.root).context("cannot read the root (`sprat key init` makes one)")?;
+    let root =
+        Root::load(&args.root).context("cannot read the root (`sprat key init` makes one)")?;
     let name = args.name.clone().unwrap_or_else(|| role.to_string());
-    let output = args.output.clone().unwrap_or_else(|| PathBuf::from(format!("{}.id", name.replace('/', "-"))));
+    let output = args
+        .output
+        .clone()
+        .unwrap_or_else(|| PathBuf::from(format!("{}.id", name.replace('/', "-"))));
     let now = unix();
     let valid = (now.saturating_sub(BEFORE), now + u64::from(args.days) * DAY);
     let identity = root.issue(&Terms { role, name, grants: args.table.clone(), valid })?;
@@ -230,7 +243,8 @@ fn describe(identity: &Identity) -> String {
 fn json(identity: &Identity) -> serde_json::Value {
     let Certificate { role, name, from, until, grants, .. } = identity.certificate();
     let may = |rights: &Rights| if *rights == Rights::Read { "r" } else { "rw" };
-    let tables: Vec<_> = grants.iter().map(|grant| format!("{}:{}", grant.pattern, may(&grant.rights))).collect();
+    let tables: Vec<_> =
+        grants.iter().map(|grant| format!("{}:{}", grant.pattern, may(&grant.rights))).collect();
     serde_json::json!({
         "kind": "identity",
         "cluster": brief(identity.root()),

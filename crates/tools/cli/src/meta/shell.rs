@@ -28,7 +28,8 @@ pub(crate) fn completions(args: &CompletionArgs) -> Result<ExitCode> {
 
 pub(crate) fn man(args: &ManArgs) -> Result<ExitCode> {
     let dir = &args.dir;
-    let wrote = std::fs::create_dir_all(dir).and_then(|()| clap_mangen::generate_to(Cli::command(), dir));
+    let wrote =
+        std::fs::create_dir_all(dir).and_then(|()| clap_mangen::generate_to(Cli::command(), dir));
     wrote.with_context(|| format!("cannot write man pages to {}", dir.display()))?;
     eprintln!("man pages are in {}; read one with `man {}/sprat.1`", dir.display(), dir.display());
     Ok(ExitCode::SUCCESS)

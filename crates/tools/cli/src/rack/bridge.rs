@@ -64,11 +64,13 @@ pub(crate) struct RackBridgeArgs {
     #[arg(long, value_name = "SIZE", value_parser = sprat_units::size, default_value = "1G")]
     memory: u64,
 
-    /// How often all of the table is looked through, for what others left behind and for what may leave.
+    /// How often all of the table is looked through, for what others left behind and for what may
+    /// leave.
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = sprat_units::duration)]
     sweep: Duration,
 
-    /// Where clients of Redis are let in; port 0 for one that is free. There is no password: stay on a network you trust.
+    /// Where clients of Redis are let in; port 0 for one that is free. There is no password: stay
+    /// on a network you trust.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:6379")]
     listen: SocketAddr,
 
@@ -107,7 +109,10 @@ pub(crate) fn bridge(args: &RackBridgeArgs) -> Result<ExitCode> {
         print_json(&json!({ "table": args.table, "home": home, "listen": running.address() }))?;
     } else {
         let at = running.address();
-        eprintln!("bridge: table {}, at home in {home}; clients of Redis at {at}; Ctrl-C ends it", args.table);
+        eprintln!(
+            "bridge: table {}, at home in {home}; clients of Redis at {at}; Ctrl-C ends it",
+            args.table
+        );
     }
     // Who listened may have gone: that is no reason to stop carrying.
     while signals.recv_timeout(args.every) == Err(RecvTimeoutError::Timeout) {
@@ -120,7 +125,9 @@ pub(crate) fn bridge(args: &RackBridgeArgs) -> Result<ExitCode> {
     let left = running.close(args.drain);
     let _ = tell(args, &Figures { dirty: left, ..last });
     if left > 0 {
-        eprintln!("bridge: {left} keys are not at home yet; the store has them, and the next bridge carries them");
+        eprintln!(
+            "bridge: {left} keys are not at home yet; the store has them, and the next bridge carries them"
+        );
         return Ok(ExitCode::from(BEHIND));
     }
     Ok(ExitCode::SUCCESS)

@@ -95,7 +95,9 @@ pub(crate) fn cost(args: &RackCostArgs) -> Result<ExitCode> {
         page(&cost, &totals, &sources).write(path)?;
     }
     if args.json {
-        print_json(&json!({ "inputs": cost, "sources": sources, "hours-per-year": HOURS, "totals": totals }))?;
+        print_json(
+            &json!({ "inputs": cost, "sources": sources, "hours-per-year": HOURS, "totals": totals }),
+        )?;
     } else {
         inputs(&cost).iter().try_for_each(|line| print_line(line))?;
         print_line("")?;
@@ -128,7 +130,12 @@ fn asked(args: &RackCostArgs) -> Result<(Cost, Vec<String>)> {
             let boxes = (has.chassis + has.switches) as f64;
             let share = plan.spec.chassis.power.times(boxes / has.servers as f64);
             let instances = u32::try_from(each).unwrap_or(1);
-            cost.options.push(CostOption { name: plan.spec.name.clone(), power: power + share, instances, price: 0.0 });
+            cost.options.push(CostOption {
+                name: plan.spec.name.clone(),
+                power: power + share,
+                instances,
+                price: 0.0,
+            });
             sources.push(format!(
                 "{}: `server.power` of the plan, with its part of `chassis.power` of all chassis and switches",
                 plan.spec.name
@@ -144,7 +151,9 @@ fn asked(args: &RackCostArgs) -> Result<(Cost, Vec<String>)> {
         cost.options.insert(0, option);
         sources.push(note);
     }
-    if args.options.is_empty() && plan.as_ref().is_none_or(|plan| plan.spec.power.cost.options.is_empty()) {
+    if args.options.is_empty()
+        && plan.as_ref().is_none_or(|plan| plan.spec.power.cost.options.is_empty())
+    {
         cost.options.extend(published());
         sources.push(SOURCE.to_owned());
     }
@@ -162,7 +171,8 @@ fn asked(args: &RackCostArgs) -> Result<(Cost, Vec<String>)> {
 fn option(text: &str) -> Result<CostOption> {
     let parts: Vec<&str> = text.split(':').collect();
     let read = || {
-        let (name, watts, instances) = (parts.first()?, parts.get(1)?.trim_end_matches('W'), parts.get(2)?);
+        let (name, watts, instances) =
+            (parts.first()?, parts.get(1)?.trim_end_matches('W'), parts.get(2)?);
         let price = parts.get(3).map_or(Some(0.0), |price| price.parse().ok())?;
         let power = Watts(watts.parse().ok().filter(|watts| (0.0..=1e6).contains(watts))?);
         (parts.len() <= 4).then_some(CostOption {
@@ -180,31 +190,51 @@ fn option(text: &str) -> Result<CostOption> {
 /// The mean of servers that were measured, and what is to be known of it.
 fn measured(path: &Path, price: f64) -> Result<(CostOption, String)> {
     let told = || format!("--measured {}", path.display());
-    let value: Value = serde_json::from_slice(&std::fs::read(path).with_context(told)?).with_context(told)?;
+    let value: Value =
+        serde_json::from_slice(&std::fs::read(path).with_context(told)?).with_context(told)?;
     let total = &value["report"]["total"];
     let (watts, servers) = (total["watts"].as_f64(), total["measured"].as_u64());
     let number = |value: Option<u64>| value.and_then(|number| u32::try_from(number).ok());
-    let (watts, servers) = watts
-        .zip(number(servers).filter(|servers| *servers > 0))
-        .with_context(|| format!("{}: want what `sprat rack power --json` printed, with power in it", told()))?;
-    let Some(instances) = number(total["instances"].as_u64()).filter(|instances| *instances >= servers) else {
-        bail!("{}: it does not say how many instances there were: --instances of `sprat rack power --here`", told());
+    let (watts, servers) =
+        watts.zip(number(servers).filter(|servers| *servers > 0)).with_context(|| {
+            format!("{}: want what `sprat rack power --json` printed, with power in it", told())
+        })?;
+    let Some(instances) =
+        number(total["instances"].as_u64()).filter(|instances| *instances >= servers)
+    else {
+        bail!(
+            "{}: it does not say how many instances there were: --instances of `sprat rack power --here`",
+            told()
+        );
     };
     let power = Watts(watts / f64::from(servers));
     let mut note = format!("measured: {}", path.display());
-    if let Some(there_are) = number(total["there-are"].as_u64()).filter(|there_are| *there_are > servers) {
-        note += &format!("; {} of {there_are} were not read, and the others stand for them", there_are - servers);
+    if let Some(there_are) =
+        number(total["there-are"].as_u64()).filter(|there_are| *there_are > servers)
+    {
+        note += &format!(
+            "; {} of {there_are} were not read, and the others stand for them",
+            there_are - servers
+        );
     }
     if let Some(unread) = total["unread"].as_f64().filter(|unread| *unread > 0.0) {
-        note += &format!("; {} % of the time was not read, and the rest stands for it", digits(unread * 100.0));
+        note += &format!(
+            "; {} % of the time was not read, and the rest stands for it",
+            digits(unread * 100.0)
+        );
     }
-    Ok((CostOption { name: "measured".to_owned(), power, instances: instances / servers, price }, note))
+    Ok((
+        CostOption { name: "measured".to_owned(), power, instances: instances / servers, price },
+        note,
+    ))
 }
 
 /// All that is told.
 fn inputs(cost: &Cost) -> Vec<String> {
     let line = |name: &str, told: String| format!("{name:<18} {told}");
-    let carbon = cost.carbon.map_or("not counted".to_owned(), |grams| format!("{} g of CO2 a kWh", digits(grams)));
+    let carbon = cost
+        .carbon
+        .map_or("not counted".to_owned(), |grams| format!("{} g of CO2 a kWh", digits(grams)));
     vec![
         line("instances", cost.instances.to_string()),
         line("price of a kWh", format!("{} {}", digits(cost.kwh), cost.currency)),
@@ -242,7 +272,9 @@ fn table(cost: &Cost, totals: &[Total]) -> Table {
     row(&in_currency("in all"), &|total| money(total.total));
     row(&in_currency("in all, an instance"), &|total| money(total.total_per_instance));
     if cost.carbon.is_some() {
-        row("CO2 of energy, kg", &|total| total.carbon.map_or("-".to_owned(), |kg| format!("{kg:.0}")));
+        row("CO2 of energy, kg", &|total| {
+            total.carbon.map_or("-".to_owned(), |kg| format!("{kg:.0}"))
+        });
     }
     table
 }
@@ -251,8 +283,9 @@ fn notes(cost: &Cost, totals: &[Total], sources: &[String]) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some((first, others)) = totals.split_first() {
         for other in others {
-            let times =
-                |of: f64, than: f64| if than > 0.0 { format!("{} times", digits(of / than)) } else { "-".to_owned() };
+            let times = |of: f64, than: f64| {
+                if than > 0.0 { format!("{} times", digits(of / than)) } else { "-".to_owned() }
+            };
             let energy = times(other.energy, first.energy);
             lines.push(format!(
                 "{}: energy {energy} that of {}, in all {}",
@@ -282,16 +315,29 @@ fn page(cost: &Cost, totals: &[Total], sources: &[String]) -> Page {
     }
     page.table("What is told", &told);
     page.table("What it comes to", &table(cost, totals));
-    let bar =
-        |total: &Total| Bar { name: total.option.name.clone(), parts: vec![(0, total.purchase), (1, total.energy)] };
-    let title = format!("{}, over {} years, {} instances", cost.currency, digits(cost.years), cost.instances);
+    let bar = |total: &Total| Bar {
+        name: total.option.name.clone(),
+        parts: vec![(0, total.purchase), (1, total.energy)],
+    };
+    let title = format!(
+        "{}, over {} years, {} instances",
+        cost.currency,
+        digits(cost.years),
+        cost.instances
+    );
     let bars: Vec<Bar> = totals.iter().map(bar).collect();
     page.figure("To buy and to run", &stacked(&title, &["to buy", "energy"], &bars, money));
     let watts: Vec<Bar> = totals
         .iter()
-        .map(|total| Bar { name: total.option.name.clone(), parts: vec![(0, total.watts_per_instance.0)] })
+        .map(|total| Bar {
+            name: total.option.name.clone(),
+            parts: vec![(0, total.watts_per_instance.0)],
+        })
         .collect();
-    page.figure("Power of an instance", &stacked("W", &["W an instance, without the building"], &watts, digits));
+    page.figure(
+        "Power of an instance",
+        &stacked("W", &["W an instance, without the building"], &watts, digits),
+    );
     notes(cost, totals, sources).iter().for_each(|line| page.note(line));
     page
 }

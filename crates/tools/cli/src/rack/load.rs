@@ -7,7 +7,9 @@ use crate::signals::signals;
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
 use serde_json::json;
-use sprat_load::{Arrivals, Consistency, Finished, Load, Report, Running, Step, Verified, Workload};
+use sprat_load::{
+    Arrivals, Consistency, Finished, Load, Report, Running, Step, Verified, Workload,
+};
 use sprat_measure::machine::Machine;
 use sprat_measure::report::Report as Page;
 use sprat_measure::report::svg::{Axis, Line, chart};
@@ -39,7 +41,8 @@ pub(crate) struct RackLoadArgs {
     #[command(flatten)]
     place: RackPlace,
 
-    /// Where the cluster is found, instead of at all instances of the plan: HOST:PORT. Once for each.
+    /// Where the cluster is found, instead of at all instances of the plan: HOST:PORT. Once for
+    /// each.
     #[arg(long = "contact", value_name = "ADDRESS")]
     contacts: Vec<String>,
 
@@ -142,7 +145,9 @@ pub(crate) fn load(args: &RackLoadArgs) -> Result<ExitCode> {
         page(rack.name(), &report).write(path)?;
     }
     if args.json {
-        print_json(&json!({ "report": report, "kept-rate": report.kept_rate(), "verified": verified }))?;
+        print_json(
+            &json!({ "report": report, "kept-rate": report.kept_rate(), "verified": verified }),
+        )?;
     } else {
         print_line(times(&report).to_string().trim_end())?;
         text(&report, verified.as_ref()).iter().try_for_each(|line| print_line(line))?;
@@ -162,12 +167,13 @@ fn asked(args: &RackLoadArgs, rack: &Deployment) -> Result<Load> {
     let number = |text: &str| text.trim().parse::<f64>().ok();
     let steps = match args.rate.split_once("..") {
         None => number(&args.rate).map(|rate| vec![Step { rate, duration: all }]),
-        Some((from, to)) => number(from)
-            .zip(number(to))
-            .map(|(from, to)| Step::ramp(from, to, args.steps, all.div_f64(args.steps.max(1) as f64))),
+        Some((from, to)) => number(from).zip(number(to)).map(|(from, to)| {
+            Step::ramp(from, to, args.steps, all.div_f64(args.steps.max(1) as f64))
+        }),
     };
-    let steps = steps
-        .with_context(|| format!("--rate {:?}: want operations a second, such as 1000 or 1000..20000", args.rate))?;
+    let steps = steps.with_context(|| {
+        format!("--rate {:?}: want operations a second, such as 1000 or 1000..20000", args.rate)
+    })?;
     let contacts = match args.contacts.is_empty() {
         false => args.contacts.clone(),
         true => contacts(&hosts(&rack.plan)),
@@ -181,11 +187,18 @@ fn asked(args: &RackLoadArgs, rack: &Deployment) -> Result<Load> {
 /// Where instances are spoken to.
 pub(super) fn contacts(hosts: &[Host]) -> Vec<String> {
     let all = hosts.iter().flat_map(|host| &host.instances);
-    all.map(|instance| format!("{}:{PORT}", instance.address)).take(sprat_load::MAX_CONTACTS).collect()
+    all.map(|instance| format!("{}:{PORT}", instance.address))
+        .take(sprat_load::MAX_CONTACTS)
+        .collect()
 }
 
 /// What operations are, on a cluster as it is described.
-pub(super) fn work(args: &WorkArgs, contacts: Vec<String>, steps: Vec<Step>, cassandra: &Cassandra) -> Result<Load> {
+pub(super) fn work(
+    args: &WorkArgs,
+    contacts: Vec<String>,
+    steps: Vec<Step>,
+    cassandra: &Cassandra,
+) -> Result<Load> {
     let mut load = Load::new(contacts, steps);
     load.workload = match args.workload {
         WorkloadArg::Kv => Workload::KeyValue { keys: args.keys.unwrap_or(100_000) },
@@ -198,7 +211,8 @@ pub(super) fn work(args: &WorkArgs, contacts: Vec<String>, steps: Vec<Step>, cas
         ConsistencyArg::Quorum => Consistency::Quorum,
         ConsistencyArg::All => Consistency::All,
     };
-    (load.reads, load.value_bytes, load.seed) = (args.reads, usize::try_from(args.value)?, args.seed);
+    (load.reads, load.value_bytes, load.seed) =
+        (args.reads, usize::try_from(args.value)?, args.seed);
     (load.replication, load.timeout) = (cassandra.replication, args.timeout);
     load.datacenter.clone_from(&cassandra.datacenter);
     load.arrivals = if args.poisson { Arrivals::Poisson } else { Arrivals::Even };
@@ -229,7 +243,8 @@ fn run(args: &RackLoadArgs, load: Load) -> Result<(Report, Option<Verified>)> {
                 0 => "-".to_owned(),
                 _ => format!("{:.2}", millis(micros)),
             };
-            let [p50, p99, p999] = [last.response.p50, last.response.p99, last.response.p999].map(time);
+            let [p50, p99, p999] =
+                [last.response.p50, last.response.p99, last.response.p999].map(time);
             eprintln!(
                 "{:>6.0} {:>8} {:>9} {p50:>8} {p99:>8} {p999:>9} {:>6} {:>6}",
                 last.begins, last.asked, last.delivered, last.failed, progress.outstanding
@@ -248,10 +263,14 @@ fn millis(micros: u64) -> f64 {
 /// Times, ms.
 fn times(report: &Report) -> Table {
     let mut table = Table::new(&["ms", "p50", "p99", "p99.9", "max"]);
-    let times =
-        [("response", &report.response), ("service", &report.service), ("the load's own lateness", &report.lateness)];
+    let times = [
+        ("response", &report.response),
+        ("service", &report.service),
+        ("the load's own lateness", &report.lateness),
+    ];
     for (name, of) in times {
-        let cells = [of.p50, of.p99, of.p999, of.max].map(|micros| format!("{:.2}", millis(micros)));
+        let cells =
+            [of.p50, of.p99, of.p999, of.max].map(|micros| format!("{:.2}", millis(micros)));
         table.row(std::iter::once(name.to_owned()).chain(cells).collect());
     }
     table
@@ -261,7 +280,10 @@ fn times(report: &Report) -> Table {
 fn text(report: &Report, verified: Option<&Verified>) -> Vec<String> {
     let mut lines = Vec::new();
     let rate = report.asked as f64 / report.seconds.max(1e-9);
-    lines.push(format!("asked for {} operations in {:.0} s, {rate:.0} a second", report.asked, report.seconds));
+    lines.push(format!(
+        "asked for {} operations in {:.0} s, {rate:.0} a second",
+        report.asked, report.seconds
+    ));
     lines.push(format!(
         "done {}, failed {}, not sent {}, not answered {}",
         report.done, report.failed, report.not_sent, report.unanswered
@@ -282,7 +304,10 @@ fn text(report: &Report, verified: Option<&Verified>) -> Vec<String> {
             verified.checked, verified.lost_keys
         ));
         for lost in &verified.lost {
-            lines.push(format!("  key {}: {:?} instead of {}", lost.key, lost.found, lost.acknowledged));
+            lines.push(format!(
+                "  key {}: {:?} instead of {}",
+                lost.key, lost.found, lost.acknowledged
+            ));
         }
     }
     lines
@@ -320,10 +345,17 @@ fn page(name: &str, report: &Report) -> Page {
         of("p99.9", &|window| log(window, window.response.p999)),
         flat,
     ];
-    page.figure("Response time by the second in which operations were to start", &chart(&x, &y, &latency));
-    let fastest = report.windows.iter().map(|window| window.asked.max(window.delivered)).max().unwrap_or(1);
+    page.figure(
+        "Response time by the second in which operations were to start",
+        &chart(&x, &y, &latency),
+    );
+    let fastest =
+        report.windows.iter().map(|window| window.asked.max(window.delivered)).max().unwrap_or(1);
     let y = Axis::linear("operations a second", fastest as f64, |at| format!("{at:.0}"));
-    let rate = [of("asked", &|window| window.asked as f64), of("delivered", &|window| window.delivered as f64)];
+    let rate = [
+        of("asked", &|window| window.asked as f64),
+        of("delivered", &|window| window.delivered as f64),
+    ];
     page.figure("Asked and delivered", &chart(&x, &y, &rate));
     page
 }

@@ -28,7 +28,8 @@ use std::process::ExitCode;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum RackCommand {
-    /// Check a rack on paper: what it holds, how it is joined, where data lies, what fails with what.
+    /// Check a rack on paper: what it holds, how it is joined, where data lies, what fails with
+    /// what.
     Plan(RackPlanArgs),
     /// Send requests over a planned rack, frame by frame on virtual time, and tell their latency.
     Simulate(RackSimulateArgs),
@@ -36,7 +37,8 @@ pub(crate) enum RackCommand {
     Up(RackUpArgs),
     /// Show all instances in one table, as nodetool tells it.
     Status(RackStatusArgs),
-    /// Start instances anew one at a time: as they are, with other settings, or with another version.
+    /// Start instances anew one at a time: as they are, with other settings, or with another
+    /// version.
     Rolling(RackRollingArgs),
     /// Have instances come to the ring that the description has and the ring lacks.
     Add(RackAddArgs),
@@ -46,9 +48,11 @@ pub(crate) enum RackCommand {
     Replace(RackReplaceArgs),
     /// Read and write at a rate fixed beforehand, and tell latency by the second.
     Load(Box<RackLoadArgs>),
-    /// Try settings of hosts and instances, one class at a time, and keep what is measured to be better.
+    /// Try settings of hosts and instances, one class at a time, and keep what is measured to be
+    /// better.
     Tune(Box<RackTuneArgs>),
-    /// Keep a table in the store's memory, and Cassandra as its large, slow home; speaks Redis' protocol.
+    /// Keep a table in the store's memory, and Cassandra as its large, slow home; speaks Redis'
+    /// protocol.
     Bridge(Box<RackBridgeArgs>),
     /// Read what servers take, by their sensors, and tell energy and joules per operation.
     Power(RackPowerArgs),

@@ -170,8 +170,10 @@ pub(crate) fn simulated(args: &RackSimulateArgs) -> Result<ExitCode> {
 }
 
 pub(crate) fn examples(args: &RackExamplesArgs) -> Result<ExitCode> {
-    let one = args.name.as_deref().map(|name| ready(name).with_context(|| unknown(name))).transpose()?;
-    let about = |found: &sprat_plan::racks::Ready| Ok((found.name, Spec::from_toml(found.toml)?.about));
+    let one =
+        args.name.as_deref().map(|name| ready(name).with_context(|| unknown(name))).transpose()?;
+    let about =
+        |found: &sprat_plan::racks::Ready| Ok((found.name, Spec::from_toml(found.toml)?.about));
     let all = READY.iter().map(about).collect::<Result<Vec<_>>>()?;
     print_ready(one.map(|found| (found.name, found.toml)), all, args.json)?;
     Ok(ExitCode::SUCCESS)
@@ -181,7 +183,9 @@ pub(crate) fn examples(args: &RackExamplesArgs) -> Result<ExitCode> {
 pub(super) fn read(name: &str) -> Result<Spec> {
     let text = match ready(name) {
         Some(found) => found.toml.to_owned(),
-        None if Path::new(name).exists() => std::fs::read_to_string(name).with_context(|| name.to_owned())?,
+        None if Path::new(name).exists() => {
+            std::fs::read_to_string(name).with_context(|| name.to_owned())?
+        }
         None => anyhow::bail!(unknown(name)),
     };
     Spec::from_toml(&text).with_context(|| name.to_owned())
@@ -195,11 +199,15 @@ fn unknown(name: &str) -> String {
 /// What a plan comes to, line by line.
 fn text(plan: &Plan) -> Vec<String> {
     let (has, network) = (&plan.summary.capacity, &plan.summary.network);
-    let about = if plan.spec.about.is_empty() { String::new() } else { format!(": {}", plan.spec.about) };
+    let about =
+        if plan.spec.about.is_empty() { String::new() } else { format!(": {}", plan.spec.about) };
     let mut lines = vec![format!("{}{about}", plan.summary.name), String::new()];
     let mut line = |name: &str, told: String| lines.push(format!("  {name:<22} {told}"));
-    let without =
-        if has.switches > 0 { format!(", and {} switches without servers", has.switches) } else { String::new() };
+    let without = if has.switches > 0 {
+        format!(", and {} switches without servers", has.switches)
+    } else {
+        String::new()
+    };
     line("chassis", format!("{} in {} racks{without}", has.chassis, has.racks));
     line("servers", format!("{}, {} cores", has.servers, has.cores));
     line("memory", has.memory.to_string());
@@ -216,13 +224,23 @@ fn text(plan: &Plan) -> Vec<String> {
     line("topology", format!("{}, {cables} between switches", network.topology));
     line("hops", format!("{} at most, {} on average", network.diameter, digits(network.mean_hops)));
     if let Some(ratio) = network.oversubscription {
-        line("a chassis's servers", format!("can send {} times what its cables to others carry", digits(ratio)));
+        line(
+            "a chassis's servers",
+            format!("can send {} times what its cables to others carry", digits(ratio)),
+        );
     }
     if let Some(rate) = network.bisection {
         line("between halves", format!("{rate} each way, in the smallest cut found"));
     }
     line("all to all", format!("{} a server", network.all_to_all));
-    line("all to one", format!("{} each; {} flows in the fullest cable", network.incast, digits(network.incast_flows)));
+    line(
+        "all to one",
+        format!(
+            "{} each; {} flows in the fullest cable",
+            network.incast,
+            digits(network.incast_flows)
+        ),
+    );
     let failure = |told: &Option<Told>| match told {
         None if network.cables == 0 => "there is no other".to_owned(),
         None => "not examined: there are too many".to_owned(),
@@ -239,7 +257,9 @@ fn text(plan: &Plan) -> Vec<String> {
     let circle = match (&network.deadlock, network.examined) {
         (None, false) => "not examined: there are too many".to_owned(),
         (None, true) => "no frames wait for each other in a circle".to_owned(),
-        (Some(one), _) => format!("frames may wait for each other in a circle, {one} among them: do not pause, drop"),
+        (Some(one), _) => format!(
+            "frames may wait for each other in a circle, {one} among them: do not pause, drop"
+        ),
     };
     line("if it is lossless", circle);
     lines.extend(cassandra(plan));
@@ -247,7 +267,12 @@ fn text(plan: &Plan) -> Vec<String> {
         lines.push(String::new());
         let mut table = Table::new(&["claimed", "of it", "there is", ""]);
         for claim in &plan.summary.claims {
-            table.row(vec![claim.key.clone(), claim.claimed.clone(), claim.found.clone(), claim.verdict.to_string()]);
+            table.row(vec![
+                claim.key.clone(),
+                claim.claimed.clone(),
+                claim.found.clone(),
+                claim.verdict.to_string(),
+            ]);
         }
         lines.extend(table.to_string().lines().map(|line| format!("  {line}")));
     }
@@ -255,7 +280,8 @@ fn text(plan: &Plan) -> Vec<String> {
 }
 
 fn cassandra(plan: &Plan) -> Vec<String> {
-    let Some((told, asked)) = plan.summary.cassandra.as_ref().zip(plan.spec.cassandra.as_ref()) else {
+    let Some((told, asked)) = plan.summary.cassandra.as_ref().zip(plan.spec.cassandra.as_ref())
+    else {
         return Vec::new();
     };
     let percent = |share: f64| format!("{} %", digits(share * 100.0));
@@ -265,10 +291,22 @@ fn cassandra(plan: &Plan) -> Vec<String> {
     let (most, least) = told.balance;
     vec![
         String::new(),
-        line("Cassandra", format!("{} instances with {} tokens, {each}", told.instances, asked.tokens)),
-        line("room for rows", format!("{}, with {} replicas and disks {fill} full", told.usable, asked.replication)),
-        line("the fullest instance", format!("{} times the mean; the emptiest {}", digits(most), digits(least))),
-        line("a server fails", format!("{} of rows without QUORUM", percent(told.lost_with_server))),
+        line(
+            "Cassandra",
+            format!("{} instances with {} tokens, {each}", told.instances, asked.tokens),
+        ),
+        line(
+            "room for rows",
+            format!("{}, with {} replicas and disks {fill} full", told.usable, asked.replication),
+        ),
+        line(
+            "the fullest instance",
+            format!("{} times the mean; the emptiest {}", digits(most), digits(least)),
+        ),
+        line(
+            "a server fails",
+            format!("{} of rows without QUORUM", percent(told.lost_with_server)),
+        ),
         line(
             "two servers fail",
             format!(
@@ -277,28 +315,53 @@ fn cassandra(plan: &Plan) -> Vec<String> {
                 percent(told.pairs)
             ),
         ),
-        line("a chassis fails", format!("{} of rows without QUORUM at worst", percent(told.lost_with_chassis))),
+        line(
+            "a chassis fails",
+            format!("{} of rows without QUORUM at worst", percent(told.lost_with_chassis)),
+        ),
     ]
 }
 
 fn latencies(report: &Report) -> Vec<String> {
     let mut table = Table::new(&["links between", "requests", "min", "median", "p99", "max"]);
     for latency in &report.by_hops {
-        let times = [latency.min, latency.p50, latency.p99, latency.max].map(|time| time.to_string());
-        table.row([latency.hops.to_string(), latency.count.to_string()].into_iter().chain(times).collect());
+        let times =
+            [latency.min, latency.p50, latency.p99, latency.max].map(|time| time.to_string());
+        table.row(
+            [latency.hops.to_string(), latency.count.to_string()]
+                .into_iter()
+                .chain(times)
+                .collect(),
+        );
     }
     let mut lines: Vec<String> = table.to_string().lines().map(str::to_owned).collect();
     lines.push(String::new());
     lines.push(format!("lost              {} requests, in buffers that were full", report.lost));
     lines.push(format!("most that waited  {} at a switch's port", report.backlog));
-    lines.push(format!("the fullest port  {}, {} % of the time", report.fullest.0, digits(report.fullest.1 * 100.0)));
-    lines.push(format!("answers           {} in {} of virtual time", report.goodput, report.elapsed));
+    lines.push(format!(
+        "the fullest port  {}, {} % of the time",
+        report.fullest.0,
+        digits(report.fullest.1 * 100.0)
+    ));
+    lines.push(format!(
+        "answers           {} in {} of virtual time",
+        report.goodput, report.elapsed
+    ));
     lines
 }
 
 /// Columns of the list of cables.
-const CABLE_COLUMNS: [&str; 9] =
-    ["from", "from-port", "from-rack", "from-unit", "to", "to-port", "to-rack", "to-unit", "bits-per-second"];
+const CABLE_COLUMNS: [&str; 9] = [
+    "from",
+    "from-port",
+    "from-rack",
+    "from-unit",
+    "to",
+    "to-port",
+    "to-rack",
+    "to-unit",
+    "bits-per-second",
+];
 
 /// The lists of a plan, and its picture.
 fn write(plan: &Plan, folder: &Path) -> Result<()> {
@@ -310,7 +373,9 @@ fn write(plan: &Plan, folder: &Path) -> Result<()> {
     put("plan.json", &serde_json::to_vec_pretty(&plan.summary)?)?;
     let layout = plan.layout();
     let at = |place: Option<Place>| {
-        place.map_or_else(Default::default, |place| [place.rack, place.unit].map(|at| at.to_string()))
+        place.map_or_else(Default::default, |place| {
+            [place.rack, place.unit].map(|at| at.to_string())
+        })
     };
     let mut cables = csv::Writer::from_writer(Vec::new());
     cables.write_record(CABLE_COLUMNS)?;
@@ -328,8 +393,11 @@ fn write(plan: &Plan, folder: &Path) -> Result<()> {
     for host in layout.hosts() {
         let (v4, prefix) = host.v4;
         let chassis = plan.fabric.name(host.chassis);
-        let numbers = [host.slot.to_string(), v4.to_string(), prefix.to_string(), host.v6.to_string()];
-        hosts.write_record([host.name, chassis].into_iter().chain(numbers).chain([host.gateway.to_string()]))?;
+        let numbers =
+            [host.slot.to_string(), v4.to_string(), prefix.to_string(), host.v6.to_string()];
+        hosts.write_record(
+            [host.name, chassis].into_iter().chain(numbers).chain([host.gateway.to_string()]),
+        )?;
     }
     put("hosts.csv", &hosts.into_inner()?)?;
     if let Some((ring, asked)) = plan.ring.as_ref().zip(plan.spec.cassandra.as_ref()) {
@@ -338,15 +406,22 @@ fn write(plan: &Plan, folder: &Path) -> Result<()> {
         for token in &ring.tokens {
             let number = plan.on_ring[token.instance];
             let (server, instance) = (number / asked.instances, number % asked.instances);
-            let (chassis, slot) = (server / plan.spec.chassis.servers, server % plan.spec.chassis.servers);
-            tokens.write_record([token.at.to_string(), layout.instance(chassis, slot, instance).name])?;
+            let (chassis, slot) =
+                (server / plan.spec.chassis.servers, server % plan.spec.chassis.servers);
+            tokens.write_record([
+                token.at.to_string(),
+                layout.instance(chassis, slot, instance).name,
+            ])?;
         }
         put("tokens.csv", &tokens.into_inner()?)?;
     }
     match picture(plan) {
         Some(svg) => put("plan.svg", svg.as_bytes()),
         None => {
-            eprintln!("sprat: no picture: {} switches cannot be told apart in one", plan.fabric.switches);
+            eprintln!(
+                "sprat: no picture: {} switches cannot be told apart in one",
+                plan.fabric.switches
+            );
             Ok(())
         }
     }

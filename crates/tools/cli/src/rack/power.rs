@@ -101,7 +101,9 @@ pub(crate) fn power(args: &RackPowerArgs) -> Result<ExitCode> {
     let (every, long) = (args.every, args.duration);
     if every < LEAST_EVERY || long > MAX_DURATION || long.is_zero() {
         let least = LEAST_EVERY.as_millis();
-        bail!("--every {every:?} --duration {long:?}: want {least} ms at least, and a year at most");
+        bail!(
+            "--every {every:?} --duration {long:?}: want {least} ms at least, and a year at most"
+        );
     }
     if let Some(path) = &args.load {
         File::open(path).with_context(|| format!("--load {}", path.display()))?;
@@ -115,7 +117,9 @@ pub(crate) fn power(args: &RackPowerArgs) -> Result<ExitCode> {
             let mut here = targets::here(args.sysfs.clone(), &args.channels, args.instances);
             // Not every machine has all kinds: those that answer are read.
             let mut why = Vec::new();
-            here.sensors.retain_mut(|sensor| sensor.read().map_err(|error| why.push(error.to_string())).is_ok());
+            here.sensors.retain_mut(|sensor| {
+                sensor.read().map_err(|error| why.push(error.to_string())).is_ok()
+            });
             if here.sensors.is_empty() {
                 eprintln!("sprat: this machine tells nothing of its power");
                 why.iter().for_each(|why| eprintln!("  {why}"));
@@ -125,7 +129,9 @@ pub(crate) fn power(args: &RackPowerArgs) -> Result<ExitCode> {
         }
     };
     if targets.iter().all(|target| target.sensors.is_empty()) {
-        eprintln!("sprat: {name}: the plan names no sensor; [[power.sensors]] does, see `sprat rack power --help`");
+        eprintln!(
+            "sprat: {name}: the plan names no sensor; [[power.sensors]] does, see `sprat rack power --help`"
+        );
         return Ok(ExitCode::from(NOT_FOUND));
     }
     let report = run(args, Sampling::start(targets, every, long))?;
@@ -163,12 +169,17 @@ fn done(path: &Path) -> Result<(u64, f64)> {
         let file = File::open(path).and_then(|file| file.take(MAX_LOAD).read_to_end(&mut bytes));
         file.with_context(|| format!("--load {}", path.display()))?;
         if let Ok(value) = serde_json::from_slice::<Value>(&bytes) {
-            let (done, seconds) = (value["report"]["done"].as_u64(), value["report"]["seconds"].as_f64());
+            let (done, seconds) =
+                (value["report"]["done"].as_u64(), value["report"]["seconds"].as_f64());
             let found = done.zip(seconds).filter(|(done, seconds)| *done > 0 && *seconds > 0.0);
-            return found.with_context(|| format!("--load {}: no operations were done", path.display()));
+            return found
+                .with_context(|| format!("--load {}: no operations were done", path.display()));
         }
         if begun.elapsed() > LOAD_PATIENCE {
-            bail!("--load {}: it is not what `sprat rack load --json` prints, or is not whole yet", path.display());
+            bail!(
+                "--load {}: it is not what `sprat rack load --json` prints, or is not whole yet",
+                path.display()
+            );
         }
         #[expect(clippy::disallowed_methods, reason = "a command waits by sleeping")]
         std::thread::sleep(LOOK);
@@ -186,22 +197,36 @@ fn run(args: &RackPowerArgs, sampling: Sampling) -> Result<Report> {
             Ok(()) | Err(RecvTimeoutError::Disconnected) => sampling.stop(),
         }
         let report = sampling.report();
-        let reads = report.targets.iter().flat_map(|target| &target.sensors).map(|sensor| sensor.reads).max();
+        let reads = report
+            .targets
+            .iter()
+            .flat_map(|target| &target.sensors)
+            .map(|sensor| sensor.reads)
+            .max();
         if args.json || reads.is_none_or(|reads| reads <= told) {
             continue;
         }
         told = reads.unwrap_or_default();
         let columns: Vec<&Target> = report.targets.iter().take(COLUMNS).collect();
         if !head {
-            let names: String = columns.iter().map(|target| format!(" {:>10}", target.name)).collect();
+            let names: String =
+                columns.iter().map(|target| format!(" {:>10}", target.name)).collect();
             eprintln!("{:>7} {:>10}{names}", "s", "all, W");
             head = true;
         }
-        let watts = |watts: Option<Watts>| watts.map_or("-".to_owned(), |watts| format!("{:.1}", watts.0));
+        let watts =
+            |watts: Option<Watts>| watts.map_or("-".to_owned(), |watts| format!("{:.1}", watts.0));
         let of = report.total.map(|total| total.of);
-        let counted = || report.targets.iter().filter(|target| Some(target.of) == of).filter_map(|target| target.now);
+        let counted = || {
+            report
+                .targets
+                .iter()
+                .filter(|target| Some(target.of) == of)
+                .filter_map(|target| target.now)
+        };
         let all = (counted().count() > 0).then(|| counted().sum::<Watts>());
-        let cells: String = columns.iter().map(|target| format!(" {:>10}", watts(target.now))).collect();
+        let cells: String =
+            columns.iter().map(|target| format!(" {:>10}", watts(target.now))).collect();
         eprintln!("{:>7.1} {:>10}{cells}", report.seconds, watts(all));
     }
     Ok(sampling.finish())
@@ -209,7 +234,17 @@ fn run(args: &RackPowerArgs, sampling: Sampling) -> Result<Report> {
 
 /// All targets.
 fn table(report: &Report) -> Table {
-    let mut table = Table::new(&["", "W", "W an instance", "peak W", "J", "not read, s", "readings", "failed", "by"]);
+    let mut table = Table::new(&[
+        "",
+        "W",
+        "W an instance",
+        "peak W",
+        "J",
+        "not read, s",
+        "readings",
+        "failed",
+        "by",
+    ]);
     let watts = |watts: Option<Watts>| watts.map_or("-".to_owned(), |watts| digits(watts.0));
     for target in &report.targets {
         let first = [target.name.clone(), watts(target.watts), watts(target.watts_per_instance)];
@@ -250,7 +285,9 @@ fn table(report: &Report) -> Table {
 fn text(report: &Report, per_million: Option<f64>) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(total) = &report.total {
-        let each = total.watts_per_instance.map_or_else(String::new, |watts| format!(", {watts} an instance"));
+        let each = total
+            .watts_per_instance
+            .map_or_else(String::new, |watts| format!(", {watts} an instance"));
         let energy = format!("{} J in {} s", digits(total.joules), digits(report.seconds));
         lines.push(format!("{} on average{each}; {energy}", total.watts));
         if total.measured < total.there_are {
@@ -262,7 +299,9 @@ fn text(report: &Report, per_million: Option<f64>) -> Vec<String> {
     }
     if let Some(total) = report.total.filter(|total| total.unread > 0.0) {
         let share = digits(total.unread * 100.0);
-        lines.push(format!("{share} % of the time of all of them was not read, and is not in the energy"));
+        lines.push(format!(
+            "{share} % of the time of all of them was not read, and is not in the energy"
+        ));
     }
     if let Some(joules) = per_million {
         lines.push(format!("{} J for a million of operations", digits(joules)));
@@ -270,10 +309,16 @@ fn text(report: &Report, per_million: Option<f64>) -> Vec<String> {
     if report.stopped {
         lines.push("ended early".to_owned());
     }
-    let failed = report.targets.iter().flat_map(|target| target.sensors.iter().map(move |sensor| (target, sensor)));
+    let failed = report
+        .targets
+        .iter()
+        .flat_map(|target| target.sensors.iter().map(move |sensor| (target, sensor)));
     for (target, sensor) in failed {
         if let Some(error) = &sensor.error {
-            lines.push(format!("{}: {} of {} readings failed: {error}", target.name, sensor.failed, sensor.reads));
+            lines.push(format!(
+                "{}: {} of {} readings failed: {error}",
+                target.name, sensor.failed, sensor.reads
+            ));
         }
     }
     lines

@@ -47,8 +47,10 @@ pub(crate) struct RackRemoveArgs {
 pub(crate) fn remove(args: &RackRemoveArgs) -> Result<ExitCode> {
     let mut rack = args.place.open()?;
     let _mine = rack.lock()?;
-    let removal = Removal { name: &args.name, gone: args.gone, purge: args.purge, check: args.check };
-    let mut terminal = Terminal::stoppable(if args.json { Output::Nothing } else { Output::Instances })?;
+    let removal =
+        Removal { name: &args.name, gone: args.gone, purge: args.purge, check: args.check };
+    let mut terminal =
+        Terminal::stoppable(if args.json { Output::Nothing } else { Output::Instances })?;
     let ended = sprat_ring::remove(&mut rack, removal, &mut terminal)?;
     terminal.finish();
     let removed = match ended {
@@ -58,9 +60,13 @@ pub(crate) fn remove(args: &RackRemoveArgs) -> Result<ExitCode> {
     let names = removed.left.join(", ");
     match (args.json, args.check) {
         (true, _) => print_json(&json!({ "check": args.check, "left": removed.left }))?,
-        (false, _) if names.is_empty() => print_line(&format!("{} has left the ring already", args.name))?,
+        (false, _) if names.is_empty() => {
+            print_line(&format!("{} has left the ring already", args.name))?
+        }
         (false, true) => print_line(&format!("{names} would leave the ring"))?,
-        (false, false) => print_line(&format!("{} left, {} stay", removed.left.len(), removed.stay))?,
+        (false, false) => {
+            print_line(&format!("{} left, {} stay", removed.left.len(), removed.stay))?
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

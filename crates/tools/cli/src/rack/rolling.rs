@@ -47,7 +47,8 @@ pub(crate) enum RollingArg {
     Restart,
     /// Start those anew whose settings are others than before.
     Config,
-    /// Start those anew whose jars are others than before, and have all write their tables in the new form.
+    /// Start those anew whose jars are others than before, and have all write their tables in the
+    /// new form.
     Upgrade,
 }
 

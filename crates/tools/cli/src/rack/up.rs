@@ -23,16 +23,19 @@ pub(crate) struct RackPlace {
     #[arg(long, group = "here")]
     local: bool,
 
-    /// Hosts are made on this machine, as guests with a kernel, disks and a clock each (User-Mode Linux). Needs root.
+    /// Hosts are made on this machine, as guests with a kernel, disks and a clock each (User-Mode
+    /// Linux). Needs root.
     #[arg(long, group = "here")]
     guests: bool,
 
-    /// The folder with all of the rack: inventory, files, keys, data of hosts on this machine [default: below
-    /// $XDG_STATE_HOME/sprat/racks or ~/.local/state/sprat/racks, by the rack's name].
+    /// The folder with all of the rack: inventory, files, keys, data of hosts on this machine
+    /// [default: below $XDG_STATE_HOME/sprat/racks or ~/.local/state/sprat/racks, by the
+    /// rack's name].
     #[arg(long, value_name = "FOLDER")]
     state: Option<PathBuf>,
 
-    /// The folder into which pip put Ansible with --target; else ansible-playbook is looked for on the path.
+    /// The folder into which pip put Ansible with --target; else ansible-playbook is looked for on
+    /// the path.
     #[arg(long, value_name = "FOLDER", env = "SPRAT_ANSIBLE")]
     ansible: Option<PathBuf>,
 }
@@ -134,8 +137,8 @@ impl RackPlace {
     }
 }
 
-/// Has Ctrl-C and SIGTERM end the play that runs, and then the command. A play left to itself would go on
-/// changing hosts.
+/// Has Ctrl-C and SIGTERM end the play that runs, and then the command. A play left to itself would
+/// go on changing hosts.
 fn end_on_signals(rack: &Deployment) -> Result<()> {
     let (signals, interrupt) = (signals()?, rack.reach.interrupt.clone());
     let wait = move || {
@@ -143,7 +146,10 @@ fn end_on_signals(rack: &Deployment) -> Result<()> {
             let _ = signal_hook::low_level::emulate_default_handler(SIGINT);
         }
     };
-    std::thread::Builder::new().name("sprat-interrupt".into()).spawn(wait).context("cannot start a thread")?;
+    std::thread::Builder::new()
+        .name("sprat-interrupt".into())
+        .spawn(wait)
+        .context("cannot start a thread")?;
     Ok(())
 }
 
@@ -157,7 +163,9 @@ fn state() -> Result<PathBuf> {
 fn images() -> Result<PathBuf> {
     let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
     let base = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or_else(home);
-    Ok(base.context("no HOME: set XDG_CACHE_HOME to a folder for the guests' image")?.join("sprat/guests"))
+    Ok(base
+        .context("no HOME: set XDG_CACHE_HOME to a folder for the guests' image")?
+        .join("sprat/guests"))
 }
 
 pub(crate) fn up(args: &RackUpArgs) -> Result<ExitCode> {
@@ -166,7 +174,9 @@ pub(crate) fn up(args: &RackUpArgs) -> Result<ExitCode> {
     let _mine = rack.lock()?;
     let jars = match (&args.jars, rack.plan.ring.is_some()) {
         (Some(jars), _) => std::path::absolute(jars)?,
-        (None, true) => bail!("the description has Cassandra: name the folder with its jars (--jars, SPRAT_CASSANDRA)"),
+        (None, true) => bail!(
+            "the description has Cassandra: name the folder with its jars (--jars, SPRAT_CASSANDRA)"
+        ),
         (None, false) => PathBuf::new(),
     };
     let output = if args.check && !args.json { Output::Ansible } else { Output::Nothing };
@@ -177,7 +187,10 @@ pub(crate) fn up(args: &RackUpArgs) -> Result<ExitCode> {
         print_json(&serde_json::to_value(&recaps)?)?;
     } else {
         for recap in &recaps {
-            print_line(&format!("{:<12} {} right, of which {} changed", recap.host, recap.ok, recap.changed))?;
+            print_line(&format!(
+                "{:<12} {} right, of which {} changed",
+                recap.host, recap.ok, recap.changed
+            ))?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -194,7 +207,8 @@ pub(crate) fn status(args: &RackStatusArgs) -> Result<ExitCode> {
 }
 
 fn print_status(status: &Status) -> Result<()> {
-    let mut table = Table::new(&["instance", "address", "process", "state", "load", "tokens", "rack"]);
+    let mut table =
+        Table::new(&["instance", "address", "process", "state", "load", "tokens", "rack"]);
     for one in &status.instances {
         let of_node = |of: &dyn Fn(&Node) -> String| one.node.as_ref().map_or("-".to_owned(), of);
         table.row(vec![
@@ -211,7 +225,9 @@ fn print_status(status: &Status) -> Result<()> {
         print_line(table.to_string().trim_end())?;
     }
     match &status.seen_by {
-        Some(by) => print_line(&format!("state as {by} sees it; who has just died is UN for some seconds"))?,
+        Some(by) => {
+            print_line(&format!("state as {by} sees it; who has just died is UN for some seconds"))?
+        }
         None if status.instances.is_empty() => {}
         None => print_line("no instance runs")?,
     }

@@ -62,7 +62,8 @@ impl Terminal {
 
 /// A spinner with whose turn it is, and what is done.
 pub(super) fn spinner() -> ProgressBar {
-    let style = ProgressStyle::with_template("{spinner} {prefix} {wide_msg}").expect("a constant template");
+    let style =
+        ProgressStyle::with_template("{spinner} {prefix} {wide_msg}").expect("a constant template");
     ProgressBar::new_spinner().with_style(style)
 }
 
@@ -83,7 +84,9 @@ impl Watcher for Terminal {
                 _ => {}
             },
             Event::NotOnRing(name) => {
-                self.bar.suspend(|| eprintln!("sprat: {name} is not on the ring: `sprat rack add` brings it there"));
+                self.bar.suspend(|| {
+                    eprintln!("sprat: {name} is not on the ring: `sprat rack add` brings it there")
+                });
             }
             Event::Restarted { name, restarted } => {
                 let became = match (restarted, would) {
@@ -93,7 +96,9 @@ impl Watcher for Terminal {
                 };
                 return self.line(&format!("{name} {became}"));
             }
-            Event::Joined(newcomer) if instances => return self.line(&joined_line(newcomer, "joined")),
+            Event::Joined(newcomer) if instances => {
+                return self.line(&joined_line(newcomer, "joined"));
+            }
             Event::Left { name, data } if instances => {
                 let data = match data {
                     LeftData::Kept => "its data is kept beside it",

@@ -34,7 +34,8 @@ pub(crate) struct CheckArgs {
     /// What the operations are drawn from [default: by chance, and told].
     #[arg(long, value_name = "SEED")]
     seed: Option<u64>,
-    /// Operations kept in flight, each on another object but for the shared number; 1 waits for every answer.
+    /// Operations kept in flight, each on another object but for the shared number; 1 waits for
+    /// every answer.
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = parse_check_depth)]
     depth: usize,
     /// Table to make; there must be none of that name [default: check- and the seed].
@@ -78,11 +79,16 @@ pub(crate) fn check(args: &CheckArgs) -> Result<ExitCode> {
     let (counts, seconds) = (run.counts(), started.elapsed().as_secs_f64());
     let judged = judged
         .map_err(|Broken { place, source }| anyhow::Error::new(source).context(place))
-        .with_context(|| format!("the check of seed {seed} could not go on; table {name:?} is left"))?;
+        .with_context(|| {
+            format!("the check of seed {seed} could not go on; table {name:?} is left")
+        })?;
     if judged.is_ok() && !args.keep {
         client.drop_table(&name)?;
     }
-    let again = format!("sprat check --operations {} --depth {} --seed {seed}", args.operations, args.depth);
+    let again = format!(
+        "sprat check --operations {} --depth {} --seed {seed}",
+        args.operations, args.depth
+    );
     if args.json {
         print_json(&json(&counts, seed, seconds, judged.as_ref().err()))?;
     } else if judged.is_ok() {
@@ -92,7 +98,9 @@ pub(crate) fn check(args: &CheckArgs) -> Result<ExitCode> {
         Ok(()) => Ok(ExitCode::SUCCESS),
         Err(disagreement) => {
             eprintln!("sprat: {disagreement}");
-            eprintln!("sprat: table {name:?} is left for you to look at; to run the same again: {again} --table NAME");
+            eprintln!(
+                "sprat: table {name:?} is left for you to look at; to run the same again: {again} --table NAME"
+            );
             Ok(ExitCode::FAILURE)
         }
     }
@@ -103,13 +111,16 @@ fn fresh_table(client: &mut Client, name: &str) -> Result<Table> {
     match client.table(name) {
         Err(Error::NoSuchTable(_)) => Ok(client.create_table(name)?),
         Err(error) => Err(error.into()),
-        Ok(_) => bail!("table {name:?} exists; give another with --table, or drop it: sprat table drop {name}"),
+        Ok(_) => bail!(
+            "table {name:?} exists; give another with --table, or drop it: sprat table drop {name}"
+        ),
     }
 }
 
 /// A progress bar, as the flags say.
 fn progress(args: &CheckArgs) -> ProgressBar {
-    let style = ProgressStyle::with_template("{bar:32} {pos}/{len} operations  {per_sec}  {eta} left");
+    let style =
+        ProgressStyle::with_template("{bar:32} {pos}/{len} operations  {per_sec}  {eta} left");
     let bar = if args.quiet { ProgressBar::hidden() } else { ProgressBar::new(args.operations) };
     bar.with_style(style.expect("a constant template"))
 }
@@ -121,7 +132,17 @@ fn rate(counts: &Counts, seconds: f64) -> f64 {
 }
 
 fn text(counts: &Counts, seed: u64, seconds: f64) -> String {
-    let Counts { gets, puts, removals, increments, shared, refusals, bytes_sent, bytes_received, objects } = counts;
+    let Counts {
+        gets,
+        puts,
+        removals,
+        increments,
+        shared,
+        refusals,
+        bytes_sent,
+        bytes_received,
+        objects,
+    } = counts;
     format!(
         "{} operations in {seconds:.1} s ({:.0} a second), every answer as it must be\n\
          {gets} gets, {puts} puts, {removals} removals, {increments} increments, {shared} of them of one number; {refusals} \

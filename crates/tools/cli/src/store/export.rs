@@ -9,8 +9,8 @@ use clap::Args;
 use serde_json::json;
 use sprat_client::{Client, Row, Table};
 use sprat_transfer::{
-    CSV_HEADER_KEY, CsvExport, CsvSink, Error, Item, JsonlExport, JsonlSink, Omitted, OutFile, Progress, Source,
-    TreeSink, pump,
+    CSV_HEADER_KEY, CsvExport, CsvSink, Error, Item, JsonlExport, JsonlSink, Omitted, OutFile,
+    Progress, Source, TreeSink, pump,
 };
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -33,7 +33,8 @@ pub(crate) struct ExportArgs {
     /// What to write; by default as the target's name says.
     #[arg(long, value_enum)]
     format: Option<FormatArg>,
-    /// Write values alone, each as a row or line: what was imported with `--key`. CSV with a header does so anyway.
+    /// Write values alone, each as a row or line: what was imported with `--key`. CSV with a
+    /// header does so anyway.
     #[arg(long)]
     rows: bool,
     /// No progress bar.
@@ -47,7 +48,9 @@ pub(crate) struct ExportArgs {
 pub(crate) fn export(args: &ExportArgs) -> Result<ExitCode> {
     let to_stdout = args.target.as_os_str() == "-";
     let format = match (to_stdout, args.format) {
-        (true, None | Some(FormatArg::Tree)) => anyhow::bail!("standard output takes --format csv or jsonl"),
+        (true, None | Some(FormatArg::Tree)) => {
+            anyhow::bail!("standard output takes --format csv or jsonl")
+        }
         (true, Some(format)) => format,
         (false, given) => format_of(&args.target, given)?,
     };
@@ -72,7 +75,8 @@ pub(crate) fn export(args: &ExportArgs) -> Result<ExitCode> {
             (moved, omitted)
         }
         _ => {
-            let (moved, omitted, out) = rows(&mut source, OutFile::create(target)?, format, args, header, show)?;
+            let (moved, omitted, out) =
+                rows(&mut source, OutFile::create(target)?, format, args, header, show)?;
             out.publish()?;
             (moved, omitted)
         }
@@ -81,8 +85,7 @@ pub(crate) fn export(args: &ExportArgs) -> Result<ExitCode> {
     tell_omitted(&omitted);
     let seconds = started.elapsed().as_secs_f64();
     if args.json {
-        let totals =
-            json!({ "objects": moved.items, "bytes": moved.bytes, "seconds": seconds, "left_out": omitted.count() });
+        let totals = json!({ "objects": moved.items, "bytes": moved.bytes, "seconds": seconds, "left_out": omitted.count() });
         eprintln!("{totals}");
     } else if !args.quiet {
         eprintln!("{} to {}", summary(moved.items, moved.bytes, seconds), target.display());
@@ -111,7 +114,8 @@ fn rows<W: Write>(
         let (out, omitted) = sink.finish()?;
         return Ok((moved, omitted, out));
     }
-    let mut sink = JsonlSink::new(out, &name, if args.rows { JsonlExport::Lines } else { JsonlExport::Pairs });
+    let mut sink =
+        JsonlSink::new(out, &name, if args.rows { JsonlExport::Lines } else { JsonlExport::Pairs });
     let moved = pump(source, &mut sink, show)?;
     let (out, omitted) = sink.finish()?;
     Ok((moved, omitted, out))
@@ -135,7 +139,15 @@ struct TableSource<'a> {
 impl<'a> TableSource<'a> {
     fn new(client: &'a mut Client, table: Table) -> Self {
         let page = Vec::new().into_iter();
-        Self { client, table, page, after: None, ended: false, consumed: 0, nothing: Omitted::default() }
+        Self {
+            client,
+            table,
+            page,
+            after: None,
+            ended: false,
+            consumed: 0,
+            nothing: Omitted::default(),
+        }
     }
 }
 

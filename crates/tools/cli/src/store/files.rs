@@ -19,7 +19,8 @@ use std::process::ExitCode;
 pub(crate) enum StoreCommand {
     /// Check every file of a stopped server, and name what is damaged by file and offset.
     Verify(StoreVerifyArgs),
-    /// Write every whole object of a stopped server to files, though its log or metadata may be damaged.
+    /// Write every whole object of a stopped server to files, though its log or metadata may be
+    /// damaged.
     Export(StoreExportArgs),
     /// Make a coordinator's metadata again from the copies that servers keep.
     Rebuild(StoreRebuildArgs),
@@ -117,7 +118,14 @@ impl Findings {
         let faults = std::mem::take(&mut salvage.faults);
         let Totals { segments, entries, bytes } = totals;
         let text = format!("{entries} entries in {segments} segments ({bytes} bytes)");
-        self.note(file, if faults.count == 0 { Ok(text) } else { Err(format!("{text}, {} faults", faults.count)) });
+        self.note(
+            file,
+            if faults.count == 0 {
+                Ok(text)
+            } else {
+                Err(format!("{text}, {} faults", faults.count))
+            },
+        );
         self.faults.count += faults.count;
         self.faults.kept.extend(faults.kept);
     }
@@ -128,8 +136,7 @@ impl Findings {
 
     fn print(&self, json: bool, more: Value) -> Result<ExitCode> {
         if json {
-            let file =
-                |finding: &Finding| json!({ "file": finding.file, "whole": finding.is_whole, "what": finding.what });
+            let file = |finding: &Finding| json!({ "file": finding.file, "whole": finding.is_whole, "what": finding.what });
             let fault = |fault: &sprat_store::salvage::Fault| json!({ "file": fault.file, "offset": fault.offset, "what": fault.what });
             let files: Vec<_> = self.files.iter().map(file).collect();
             let faults: Vec<_> = self.faults.kept.iter().map(fault).collect();
@@ -141,7 +148,11 @@ impl Findings {
             print_json(&all)?;
         } else {
             for Finding { file, what, is_whole } in &self.files {
-                print_line(&format!("{}: {}{what}", file.display(), if *is_whole { "whole: " } else { "DAMAGED: " }))?;
+                print_line(&format!(
+                    "{}: {}{what}",
+                    file.display(),
+                    if *is_whole { "whole: " } else { "DAMAGED: " }
+                ))?;
             }
             for fault in &self.faults.kept {
                 print_line(&fault.to_string())?;
@@ -173,7 +184,8 @@ pub(crate) fn verify(args: &StoreVerifyArgs) -> Result<ExitCode> {
 
 pub(crate) fn export(args: &StoreExportArgs) -> Result<ExitCode> {
     let mut findings = Findings::default();
-    fs::create_dir(&args.target).with_context(|| format!("cannot make {}", args.target.display()))?;
+    fs::create_dir(&args.target)
+        .with_context(|| format!("cannot make {}", args.target.display()))?;
     let (mut objects, mut names, mut logs) = (Objects::default(), BTreeMap::new(), Vec::new());
     for path in directories(&args.dir)? {
         let (dir, catalog) = look(&path, &mut findings)?;
@@ -217,10 +229,12 @@ pub(crate) fn export(args: &StoreExportArgs) -> Result<ExitCode> {
         }
     }
     let table = |(id, count, file): &(u32, u64, PathBuf)| json!({ "id": id, "name": names.get(id), "objects": count, "file": file });
-    let code = findings.print(args.json, json!({ "tables": written.iter().map(table).collect::<Vec<_>>() }))?;
+    let code = findings
+        .print(args.json, json!({ "tables": written.iter().map(table).collect::<Vec<_>>() }))?;
     if !args.json {
         for (id, count, file) in &written {
-            let name = names.get(id).map_or_else(|| "name unknown".to_owned(), |name| format!("{name:?}"));
+            let name =
+                names.get(id).map_or_else(|| "name unknown".to_owned(), |name| format!("{name:?}"));
             print_line(&format!("table {id} ({name}): {count} objects, {}", file.display()))?;
         }
     }
@@ -233,7 +247,9 @@ pub(crate) fn rebuild(args: &StoreRebuildArgs) -> Result<ExitCode> {
         let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
         let copy = Catalog::<MetadataMemory>::of_copy(&bytes).map_err(anyhow::Error::msg);
         let copy = copy.with_context(|| format!("{}: no copy of a catalog", path.display()))?;
-        if let Some((other, at)) = newest.as_ref().filter(|(other, _)| other.cluster() != copy.cluster()) {
+        if let Some((other, at)) =
+            newest.as_ref().filter(|(other, _)| other.cluster() != copy.cluster())
+        {
             let (one, two) = (other.cluster(), copy.cluster());
             bail!(
                 "{} is of cluster {one:016x}, and {} of {two:016x}: give copies of one",
@@ -249,11 +265,19 @@ pub(crate) fn rebuild(args: &StoreRebuildArgs) -> Result<ExitCode> {
     let mut dir = DataDir::open_unchecked(&args.dir, random()?)?;
     let path = dir.coordinator();
     if path.exists() {
-        bail!("{}: there are metadata already: put them aside first (nothing was changed)", path.display());
+        bail!(
+            "{}: there are metadata already: put them aside first (nothing was changed)",
+            path.display()
+        );
     }
     let known = dir.identity();
-    if ![0, copy.cluster()].contains(&known.coordinator) || ![0, copy.cluster()].contains(&known.cluster) {
-        bail!("{}: the directory is of another cluster than the copies (nothing was changed)", args.dir.display());
+    if ![0, copy.cluster()].contains(&known.coordinator)
+        || ![0, copy.cluster()].contains(&known.cluster)
+    {
+        bail!(
+            "{}: the directory is of another cluster than the copies (nothing was changed)",
+            args.dir.display()
+        );
     }
     let catalog = copy.rebuild(MetadataFile::open(&path)?).map_err(anyhow::Error::msg)?;
     dir.set_identity(Identity { coordinator: catalog.cluster(), ..known })?;
@@ -278,7 +302,8 @@ pub(crate) fn rebuild(args: &StoreRebuildArgs) -> Result<ExitCode> {
 fn random() -> Result<u64> {
     let mut bytes = [0; 8];
     let file = fs::File::open("/dev/urandom").context("cannot open /dev/urandom")?;
-    std::os::unix::fs::FileExt::read_exact_at(&file, &mut bytes, 0).context("cannot read /dev/urandom")?;
+    std::os::unix::fs::FileExt::read_exact_at(&file, &mut bytes, 0)
+        .context("cannot read /dev/urandom")?;
     Ok(u64::from_le_bytes(bytes))
 }
 
@@ -287,15 +312,23 @@ fn directories(dir: &Path) -> Result<Vec<PathBuf>> {
     if !dir.join("identity.toml").exists() {
         bail!("{}: no data directory: identity.toml is missing", dir.display());
     }
-    let within = (2..).map(|number| dir.join(format!("node-{number}"))).take_while(|path| path.exists());
+    let within =
+        (2..).map(|number| dir.join(format!("node-{number}"))).take_while(|path| path.exists());
     Ok([dir.to_owned()].into_iter().chain(within).collect())
 }
 
-/// Looks at all of a directory but its logs: returns what names its tables, the coordinator's metadata or the copy.
-fn look(path: &Path, findings: &mut Findings) -> Result<(DataDir, Option<Catalog<MetadataMemory>>)> {
+/// Looks at all of a directory but its logs: returns what names its tables, the coordinator's
+/// metadata or the copy.
+fn look(
+    path: &Path,
+    findings: &mut Findings,
+) -> Result<(DataDir, Option<Catalog<MetadataMemory>>)> {
     let dir = DataDir::open_unchecked(path, 0)?;
     let identity = dir.identity();
-    let text = format!("cluster {:016x}, server {}, format {}", identity.cluster, identity.server, identity.format);
+    let text = format!(
+        "cluster {:016x}, server {}, format {}",
+        identity.cluster, identity.server, identity.format
+    );
     findings.note(&path.join("identity.toml"), Ok(text));
     if let Err(error) = dir.check_files() {
         findings.note(path, Err(error.to_string()));
@@ -312,7 +345,8 @@ fn look(path: &Path, findings: &mut Findings) -> Result<(DataDir, Option<Catalog
     }
     if dir.coordinator().exists() {
         // On a copy: even to read it the library may have to write.
-        let scratch = tempfile::tempdir().context("cannot make a folder for a copy of the metadata")?;
+        let scratch =
+            tempfile::tempdir().context("cannot make a folder for a copy of the metadata")?;
         let copy = scratch.path().join("coordinator.redb");
         let opened = fs::copy(dir.coordinator(), &copy)
             .map_err(|error| error.to_string())
@@ -325,7 +359,10 @@ fn look(path: &Path, findings: &mut Findings) -> Result<(DataDir, Option<Catalog
                 findings.note(
                     &dir.coordinator(),
                     match older {
-                        Some(copy) => Err(format!("{text}: older than catalog.sprat, version {}", copy.version())),
+                        Some(copy) => Err(format!(
+                            "{text}: older than catalog.sprat, version {}",
+                            copy.version()
+                        )),
                         None => Ok(text),
                     },
                 );
@@ -379,7 +416,8 @@ const UNKNOWN_TABLES: u32 = 1 << 20;
 /// The name of a table's file: its own where that can be one.
 fn file_name(id: u32, name: Option<&String>) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-    match name.filter(|name| !name.starts_with('.') && name.len() <= 200 && name.bytes().all(plain)) {
+    match name.filter(|name| !name.starts_with('.') && name.len() <= 200 && name.bytes().all(plain))
+    {
         Some(name) if !name.starts_with("table-") => format!("{name}.jsonl"),
         _ => format!("table-{id}.jsonl"),
     }

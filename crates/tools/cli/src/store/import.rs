@@ -9,8 +9,8 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 use sprat_client::{Client, Condition, Table, Ticket};
 use sprat_transfer::{
-    Column, CsvImport, CsvSource, Error, Item, JsonlImport, JsonlSource, JsonlValue, Large, Omitted, Sink, Source,
-    TreeSource, pump,
+    Column, CsvImport, CsvSource, Error, Item, JsonlImport, JsonlSource, JsonlValue, Large,
+    Omitted, Sink, Source, TreeSource, pump,
 };
 use sprat_wire::op::Request;
 use std::collections::VecDeque;
@@ -46,9 +46,9 @@ pub(crate) struct ImportArgs {
     /// What the source is; by default as its name says.
     #[arg(long, value_enum)]
     format: Option<FormatArg>,
-    /// Column (by name, or number from 0) or field that is the key, the whole row or line being the value; without it,
-    /// the columns or fields `key` and `value`. A column `encoding`, as `export` writes it, says
-    /// which of both are base64: `key`, `value`, `both` or nothing.
+    /// Column (by name, or number from 0) or field that is the key, the whole row or line being
+    /// the value; without it, the columns or fields `key` and `value`. A column `encoding`, as
+    /// `export` writes it, says which of both are base64: `key`, `value`, `both` or nothing.
     #[arg(long, value_name = "NAME")]
     key: Option<String>,
     /// The CSV file has no header row; without --key its first two columns are key and value.
@@ -90,7 +90,11 @@ pub(crate) fn import(args: &ImportArgs) -> Result<ExitCode> {
             "objects": moved.items, "bytes": moved.bytes, "seconds": seconds, "left_out": omitted.count(),
         }))?;
     } else {
-        print_line(&format!("{} into table {:?}", summary(moved.items, moved.bytes, seconds), args.table))?;
+        print_line(&format!(
+            "{} into table {:?}",
+            summary(moved.items, moved.bytes, seconds),
+            args.table
+        ))?;
     }
     Ok(if omitted.failures() > 0 { INCOMPLETE.into() } else { ExitCode::SUCCESS })
 }
@@ -99,7 +103,10 @@ pub(crate) fn import(args: &ImportArgs) -> Result<ExitCode> {
 pub(super) fn summary(items: u64, bytes: u64, seconds: f64) -> String {
     #[expect(clippy::cast_precision_loss, reason = "for people")]
     let megabytes = bytes as f64 / 1e6;
-    format!("{items} objects, {megabytes:.1} MB in {seconds:.1} s ({:.1} MB/s)", megabytes / seconds.max(1e-9))
+    format!(
+        "{items} objects, {megabytes:.1} MB in {seconds:.1} s ({:.1} MB/s)",
+        megabytes / seconds.max(1e-9)
+    )
 }
 
 /// Names on standard error what was left out.
@@ -141,7 +148,8 @@ fn open(args: &ImportArgs) -> Result<Box<dyn Source>> {
         return Ok(Box::new(TreeSource::open(path, large)?));
     }
     let file = File::open(path).with_context(|| format!("cannot open {name}"))?;
-    let total = file.metadata().ok().filter(std::fs::Metadata::is_file).map(|metadata| metadata.len());
+    let total =
+        file.metadata().ok().filter(std::fs::Metadata::is_file).map(|metadata| metadata.len());
     let reader: Box<dyn BufRead> = Box::new(BufReader::with_capacity(1 << 20, file));
     Ok(match (format, &args.key) {
         (FormatArg::Csv, key) => {
@@ -151,15 +159,25 @@ fn open(args: &ImportArgs) -> Result<Box<dyn Source>> {
                 None => CsvImport::pairs(),
             };
             let header = !args.no_header;
-            let how =
-                CsvImport { header, keep_header: header && key.is_some(), delimiter: delimiter(path), large, ..how };
+            let how = CsvImport {
+                header,
+                keep_header: header && key.is_some(),
+                delimiter: delimiter(path),
+                large,
+                ..how
+            };
             Box::new(CsvSource::new(reader, &name, total, how))
         }
         (_, Some(key)) => {
             let how = JsonlImport { key: key.clone(), value: JsonlValue::Line, large };
             Box::new(JsonlSource::new(reader, &name, total, how))
         }
-        (_, None) => Box::new(JsonlSource::new(reader, &name, total, JsonlImport { large, ..JsonlImport::pairs() })),
+        (_, None) => Box::new(JsonlSource::new(
+            reader,
+            &name,
+            total,
+            JsonlImport { large, ..JsonlImport::pairs() },
+        )),
     })
 }
 
@@ -202,11 +220,17 @@ impl<'a> TableSink<'a> {
 impl Sink for TableSink<'_> {
     fn put(&mut self, item: &Item) -> Result<(), Error> {
         let bytes = item.value.len();
-        while self.under_way.len() >= WINDOW || (self.bytes > 0 && self.bytes + bytes > WINDOW_BYTES) {
+        while self.under_way.len() >= WINDOW
+            || (self.bytes > 0 && self.bytes + bytes > WINDOW_BYTES)
+        {
             self.wait()?;
         }
-        let request =
-            Request::Write { table: self.table.0, key: &item.key, value: &item.value, condition: Condition::None };
+        let request = Request::Write {
+            table: self.table.0,
+            key: &item.key,
+            value: &item.value,
+            condition: Condition::None,
+        };
         let ticket = self.client.submit(&request).map_err(Error::table)?;
         self.under_way.push_back((ticket, bytes));
         self.bytes += bytes;

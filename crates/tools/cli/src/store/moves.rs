@@ -51,7 +51,8 @@ Ctrl-C ends the waiting, not the moving.")]
 pub(crate) struct MoveArgs {
     /// The table.
     name: String,
-    /// Which of its tablets, or which part of one, as `sprat table list` tells them; not needed when there is but one.
+    /// Which of its tablets, or which part of one, as `sprat table list` tells them; not needed
+    /// when there is but one.
     #[arg(long, value_name = "FIRST..LAST", value_parser = parse_range)]
     tablet: Option<Range>,
     /// Id of the server that is to have it.
@@ -65,7 +66,9 @@ pub(crate) struct MoveArgs {
 /// A range as tables are listed: the first digits of both ends, in hexadecimal.
 fn parse_range(text: &str) -> Result<Range, String> {
     let bad = || {
-        format!("`{text}` is no range of a table: write FIRST..LAST, as `sprat table list` does, such as 4000..7fff")
+        format!(
+            "`{text}` is no range of a table: write FIRST..LAST, as `sprat table list` does, such as 4000..7fff"
+        )
     };
     let (first, last) = text.split_once("..").ok_or_else(bad)?;
     let end = |digits: &str, rest: u64| {
@@ -112,7 +115,9 @@ pub(super) fn table(client: &mut Client, args: &TableArgs, wanted: &MoveArgs) ->
     }
     let told = if *detach { "moves" } else { "is moved" };
     if args.json {
-        print_json(&json!({ "name": name, "range": range.to_string(), "server": to, "done": !detach }))?;
+        print_json(
+            &json!({ "name": name, "range": range.to_string(), "server": to, "done": !detach }),
+        )?;
     } else {
         print_line(&format!("{range} of table {name:?} {told} to server {to}"))?;
     }
@@ -145,12 +150,19 @@ pub(crate) fn drain(args: &DrainArgs) -> Result<ExitCode> {
 
 fn find(client: &mut Client, name: &str) -> Result<TableRecord> {
     let tables = client.list_tables()?;
-    tables.into_iter().find(|record| record.name == name).with_context(|| format!("table {name:?} is gone"))
+    tables
+        .into_iter()
+        .find(|record| record.name == name)
+        .with_context(|| format!("table {name:?} is gone"))
 }
 
 fn tablets_of(client: &mut Client, server: u32) -> Result<u64> {
     let tables = client.list_tables()?;
-    Ok(tables.iter().flat_map(|table| &table.tablets).filter(|tablet| tablet.server == server).count() as u64)
+    Ok(tables
+        .iter()
+        .flat_map(|table| &table.tablets)
+        .filter(|tablet| tablet.server == server)
+        .count() as u64)
 }
 
 /// Looks on while something moves.
@@ -165,7 +177,8 @@ struct Watch {
 impl Watch {
     fn new(total: u64, connect: &Connect, quiet: bool) -> Result<Self> {
         let style = ProgressStyle::with_template("{bar:32} {pos}/{len} tablets  {elapsed}")?;
-        let bar = if quiet { ProgressBar::hidden() } else { ProgressBar::new(total).with_style(style) };
+        let bar =
+            if quiet { ProgressBar::hidden() } else { ProgressBar::new(total).with_style(style) };
         Ok(Self { bar, total, coordinator: connect.coordinator.clone(), idle: 0 })
     }
 
@@ -176,8 +189,10 @@ impl Watch {
         let (_, leader) = client.leader()?;
         let asked = if leader.is_empty() { &self.coordinator } else { &leader };
         let counters = client.server_stats(asked)?;
-        let moves =
-            counters.iter().find(|counter| counter.name == "coordinator_moves").map_or(0, |counter| counter.value);
+        let moves = counters
+            .iter()
+            .find(|counter| counter.name == "coordinator_moves")
+            .map_or(0, |counter| counter.value);
         self.idle = if moves == 0 { self.idle + 1 } else { 0 };
         if self.idle > IDLE_LOOKS {
             bail!(

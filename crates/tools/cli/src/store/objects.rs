@@ -119,7 +119,8 @@ pub(crate) fn get(args: &GetArgs) -> Result<ExitCode> {
         return Ok(NOT_FOUND.into());
     };
     if let Some(path) = &args.output {
-        std::fs::write(path, &object.value).with_context(|| format!("cannot write {}", path.display()))?;
+        std::fs::write(path, &object.value)
+            .with_context(|| format!("cannot write {}", path.display()))?;
     } else if args.number {
         let (key, len) = (&args.key, object.value.len());
         let number = object.number().with_context(|| {
@@ -143,10 +144,15 @@ pub(crate) fn get(args: &GetArgs) -> Result<ExitCode> {
 pub(crate) fn put(args: &PutArgs) -> Result<ExitCode> {
     let value = match (&args.value, &args.input) {
         (Some(value), _) => value.clone().into_bytes(),
-        (None, Some(path)) => std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?,
+        (None, Some(path)) => {
+            std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?
+        }
         (None, None) => {
             let mut value = Vec::new();
-            std::io::stdin().lock().read_to_end(&mut value).context("cannot read the value from standard input")?;
+            std::io::stdin()
+                .lock()
+                .read_to_end(&mut value)
+                .context("cannot read the value from standard input")?;
             value
         }
     };
@@ -161,9 +167,11 @@ pub(crate) fn del(args: &DelArgs) -> Result<ExitCode> {
     let mut client = connect(&args.connect)?;
     let table = client.table(&args.table)?;
     match client.remove_if(table, args.key.as_bytes(), condition(&args.condition))? {
-        Some(version) => {
-            report(args.json, &json!({ "removed_version": version }), &format!("removed version {version}"))
-        }
+        Some(version) => report(
+            args.json,
+            &json!({ "removed_version": version }),
+            &format!("removed version {version}"),
+        ),
         None => {
             report(args.json, &json!({ "removed_version": null }), "there was no such object")?;
             Ok(NOT_FOUND.into())
@@ -175,12 +183,14 @@ pub(crate) fn incr(args: &IncrArgs) -> Result<ExitCode> {
     let mut client = connect(&args.connect)?;
     let table = client.table(&args.table)?;
     let (value, version, text) = if args.double {
-        let delta: f64 = args.delta.parse().with_context(|| format!("{:?} is not a number", args.delta))?;
+        let delta: f64 =
+            args.delta.parse().with_context(|| format!("{:?} is not a number", args.delta))?;
         ensure!(delta.is_finite(), "{:?} cannot be added: counters are finite numbers", args.delta);
         let (value, version) = client.increment_f64(table, args.key.as_bytes(), delta)?;
         (json!(value), version, value.to_string())
     } else {
-        let hint = || format!("{:?} is not a 64-bit integer; for fractions add --double", args.delta);
+        let hint =
+            || format!("{:?} is not a 64-bit integer; for fractions add --double", args.delta);
         let delta: i64 = args.delta.parse().with_context(hint)?;
         let (value, version) = client.increment_i64(table, args.key.as_bytes(), delta)?;
         (json!(value), version, value.to_string())

@@ -57,7 +57,13 @@ pub(crate) fn scan(args: &ScanArgs) -> Result<ExitCode> {
             } else if args.keys {
                 writeln!(out, "{}", display_key(&row.key))
             } else {
-                writeln!(out, "{}\t{}\t{}", display_key(&row.key), row.version, display_key(&row.value))
+                writeln!(
+                    out,
+                    "{}\t{}\t{}",
+                    display_key(&row.key),
+                    row.version,
+                    display_key(&row.value)
+                )
             };
             written.context(unwritable)?;
         }

@@ -37,7 +37,8 @@ pub(crate) struct ServerArgs {
     #[command(subcommand)]
     command: Option<ServerCommand>,
 
-    /// Locator of a coordinator that runs elsewhere, or of several with commas between; without it, this server brings its own.
+    /// Locator of a coordinator that runs elsewhere, or of several with commas between; without
+    /// it, this server brings its own.
     #[arg(short = 'C', long, value_name = "LOCATOR", env = "SPRAT_COORDINATOR")]
     coordinator: Option<String>,
 
@@ -45,11 +46,13 @@ pub(crate) struct ServerArgs {
     #[arg(long, requires = "coordinator")]
     with_coordinator: bool,
 
-    /// Where clients reach this server; once for each node, or once for all: then the others have the ports behind it.
+    /// Where clients reach this server; once for each node, or once for all: then the others have
+    /// the ports behind it.
     #[arg(short = 'L', long, value_name = "LOCATOR", default_value = DEFAULT_LISTEN)]
     listen: Vec<String>,
 
-    /// Nodes in this process, each with a thread, a port, and its part of memory and disk; default one for each -L.
+    /// Nodes in this process, each with a thread, a port, and its part of memory and disk; default
+    /// one for each -L.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=MAX_NODES as i64))]
     nodes: Option<u16>,
 
@@ -61,7 +64,8 @@ pub(crate) struct ServerArgs {
     #[arg(long, value_name = "DIR", default_value = "sprat-data")]
     data: PathBuf,
 
-    /// Disk space for the log, such as 40G or 1TB; default two and a half times the memory; with -r about 3.5 times for each replica.
+    /// Disk space for the log, such as 40G or 1TB; default two and a half times the memory; with
+    /// -r about 3.5 times for each replica.
     #[arg(long, value_name = "SIZE", value_parser = sprat_units::size)]
     disk: Option<u64>,
 
@@ -69,12 +73,13 @@ pub(crate) struct ServerArgs {
     #[arg(long, value_enum, default_value_t = DurabilityArg::Sync)]
     durability: DurabilityArg,
 
-    /// Replicas of its log on other servers of the cluster, and then it keeps some for them; 0: its log is on its own disk alone.
+    /// Replicas of its log on other servers of the cluster, and then it keeps some for them; 0:
+    /// its log is on its own disk alone.
     #[arg(short = 'r', long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=MAX_COPIES as i64))]
     replicas: u8,
 
-    /// The rack that it is in, or whatever fails as one: 1 to 32 of letters, digits, _ and -. Replicas of its log are kept in others, as
-    /// far as there are enough.
+    /// The rack that it is in, or whatever fails as one: 1 to 32 of letters, digits, _ and -.
+    /// Replicas of its log are kept in others, as far as there are enough.
     #[arg(long, value_name = "LABEL", env = "SPRAT_RACK", value_parser = parse_rack)]
     rack: Option<String>,
 
@@ -82,7 +87,8 @@ pub(crate) struct ServerArgs {
     #[arg(long, value_enum, default_value_t = IdleArg::Adaptive)]
     idle: IdleArg,
 
-    /// Pin the data thread to this core; of several nodes, each to one of these, or to those that follow this one.
+    /// Pin the data thread to this core; of several nodes, each to one of these, or to those that
+    /// follow this one.
     #[arg(long, value_name = "CPU", value_delimiter = ',')]
     core: Vec<usize>,
 
@@ -90,11 +96,13 @@ pub(crate) struct ServerArgs {
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:11109")]
     metrics: String,
 
-    /// Time requests and rounds: its counters then tell the median (request_p50_ns) and how its thread fared.
+    /// Time requests and rounds: its counters then tell the median (request_p50_ns) and how its
+    /// thread fared.
     #[arg(long)]
     timed: bool,
 
-    /// Count an event instead: its counters then tell what requests do, on the average (request_events_milli).
+    /// Count an event instead: its counters then tell what requests do, on the average
+    /// (request_events_milli).
     #[arg(long, value_name = "EVENT", conflicts_with = "timed")]
     counted: Option<Event>,
 
@@ -115,7 +123,8 @@ pub(crate) struct CoordinatorArgs {
     #[arg(long, value_name = "DIR", default_value = "sprat-coordinator", conflicts_with = "etcd")]
     data: PathBuf,
 
-    /// Keep the metadata in this etcd instead; then several coordinators can run, one of which leads while the others stand by.
+    /// Keep the metadata in this etcd instead; then several coordinators can run, one of which
+    /// leads while the others stand by.
     #[arg(long, value_name = "URL,..")]
     etcd: Option<String>,
 
@@ -165,12 +174,17 @@ pub(crate) fn server(args: &ServerArgs) -> Result<ExitCode> {
     tell_events();
     let mut options = options(args)?;
     warn_of_strangers(&options.guard, [&options.coordinator].into_iter().chain(&options.listen));
-    eprintln!("sprat: starting; {} MiB of memory, {} MiB of disk", options.memory >> 20, options.disk >> 20);
+    eprintln!(
+        "sprat: starting; {} MiB of memory, {} MiB of disk",
+        options.memory >> 20,
+        options.disk >> 20
+    );
     let life = Life::default();
     life.end_on_signal()?;
     loop {
         match live(&options, &life) {
-            // It stood still, or was cut off, for longer than its lease: others have its tables, and it begins anew.
+            // It stood still, or was cut off, for longer than its lease: others have its tables,
+            // and it begins anew.
             Err(ServerError::Gone(gone)) if may_begin_anew(&gone, &options) && !life.is_over() => {
                 eprintln!("sprat: {gone}; it begins anew, with what it keeps for others");
                 options.deaths += 1;
@@ -184,11 +198,12 @@ pub(crate) fn server(args: &ServerArgs) -> Result<ExitCode> {
     }
 }
 
-/// Whether a server that the coordinator has given up can begin anew within this process: not over a device past the kernel, which is
-/// given back only when the process ends.
+/// Whether a server that the coordinator has given up can begin anew within this process: not over
+/// a device past the kernel, which is given back only when the process ends.
 fn may_begin_anew(gone: &Gone, options: &ServerOptions) -> bool {
     let past_the_kernel = |text: &String| {
-        text.parse::<Locator>().is_ok_and(|locator| matches!(locator.transport, Transport::FastDpdk(_)))
+        text.parse::<Locator>()
+            .is_ok_and(|locator| matches!(locator.transport, Transport::FastDpdk(_)))
     };
     matches!(gone, Gone::Dead(_)) && !options.listen.iter().any(past_the_kernel)
 }
@@ -226,16 +241,26 @@ fn tell_restored(whose: &str, restored: &Restored) {
         restored.elapsed.as_secs_f64(),
     );
     if report.header_repaired {
-        eprintln!("sprat: {whose}one of the two copies of log.sprat's header was damaged; it is written again");
+        eprintln!(
+            "sprat: {whose}one of the two copies of log.sprat's header was damaged; it is written again"
+        );
     }
     if !report.left_out.is_empty() {
-        let tables: Vec<String> =
-            report.left_out.iter().map(|(table, count)| format!("{count} of table {table}")).collect();
-        eprintln!("sprat: {whose}left out objects of tables that were dropped: {}", tables.join(", "));
+        let tables: Vec<String> = report
+            .left_out
+            .iter()
+            .map(|(table, count)| format!("{count} of table {table}"))
+            .collect();
+        eprintln!(
+            "sprat: {whose}left out objects of tables that were dropped: {}",
+            tables.join(", ")
+        );
     }
     if let Some(cut) = &report.cut {
         let (bytes, offset, found) = (cut.bytes, cut.offset, &cut.found);
-        eprintln!("sprat: {whose}cut an unfinished write of {bytes} bytes at offset {offset} of the log ({found})");
+        eprintln!(
+            "sprat: {whose}cut an unfinished write of {bytes} bytes at offset {offset} of the log ({found})"
+        );
     }
 }
 
@@ -244,7 +269,9 @@ pub(crate) fn coordinator(args: &CoordinatorArgs) -> Result<ExitCode> {
     let guard = args.guard.guard()?;
     warn_of_strangers(&guard, [&args.coordinator]);
     let server = match &args.etcd {
-        Some(urls) => Server::start_candidate(&args.coordinator, &EtcdPlace::new(urls, &args.name)?, &guard)?,
+        Some(urls) => {
+            Server::start_candidate(&args.coordinator, &EtcdPlace::new(urls, &args.name)?, &guard)?
+        }
         None => Server::start_coordinator(&args.coordinator, &args.data, &guard)?,
     };
     let life = Life::default();
@@ -264,11 +291,17 @@ fn options(args: &ServerArgs) -> Result<ServerOptions> {
     };
     let metrics = match args.metrics.as_str() {
         "none" => None,
-        address => Some(address.parse().with_context(|| format!("--metrics {address}: want ADDRESS:PORT or `none`"))?),
+        address => Some(
+            address
+                .parse()
+                .with_context(|| format!("--metrics {address}: want ADDRESS:PORT or `none`"))?,
+        ),
     };
     let listen = locators(args)?;
     let cores = cores(args, listen.len())?;
-    let disk = args.disk.unwrap_or_else(|| ServerOptions::usual_disk(memory, listen.len() as u64, args.replicas));
+    let disk = args
+        .disk
+        .unwrap_or_else(|| ServerOptions::usual_disk(memory, listen.len() as u64, args.replicas));
     Ok(ServerOptions {
         coordinator: args.coordinator.clone().unwrap_or_else(|| DEFAULT_COORDINATOR.to_owned()),
         embedded: args.coordinator.is_none() || args.with_coordinator,
@@ -314,18 +347,26 @@ fn locators(args: &ServerArgs) -> Result<Vec<String>> {
     let first: Locator = one.parse()?;
     if let Transport::FastDpdk(bypass) = &first.transport {
         if let Some(device) = bypass.devices.iter().find(|device| device.starts_with("net_memif")) {
-            bail!("{device} is for one node: each of the {nodes} wants a device of its own, with -L once for each");
+            bail!(
+                "{device} is for one node: each of the {nodes} wants a device of its own, with -L once for each"
+            );
         }
         if first.port == 0 {
-            bail!("{one}: nodes that share a device have ports that follow one another; name the first");
+            bail!(
+                "{one}: nodes that share a device have ports that follow one another; name the first"
+            );
         }
     }
     let at = |number: usize| match first.port {
         0 => Some(first.clone()),
-        port => Some(Locator { port: port.checked_add(u16::try_from(number).ok()?)?, ..first.clone() }),
+        port => {
+            Some(Locator { port: port.checked_add(u16::try_from(number).ok()?)?, ..first.clone() })
+        }
     };
     let all: Option<Vec<_>> = (0..nodes).map(|number| Some(at(number)?.to_string())).collect();
-    all.with_context(|| format!("{one}: there are no {nodes} ports from there on; choose a lower one"))
+    all.with_context(|| {
+        format!("{one}: there are no {nodes} ports from there on; choose a lower one")
+    })
 }
 
 /// The core of each node, if they are to have any.
@@ -344,7 +385,12 @@ fn cores(args: &ServerArgs, nodes: usize) -> Result<Vec<usize>> {
 
 /// Writes what the server has to say while it runs to standard error.
 fn tell_events() {
-    tracing_subscriber::fmt().with_writer(std::io::stderr).without_time().with_target(false).with_ansi(false).init();
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .without_time()
+        .with_target(false)
+        .with_ansi(false)
+        .init();
 }
 
 /// Says aloud when anybody is let in from other machines, as was asked for.
@@ -354,7 +400,9 @@ fn warn_of_strangers<'a>(guard: &Guard, locators: impl IntoIterator<Item = &'a S
     }
     let parsed = locators.into_iter().filter_map(|text| text.parse::<Locators>().ok());
     for locator in parsed.flat_map(|locators| locators.to_vec()).filter(is_exposed) {
-        eprintln!("sprat: WARNING: {locator} can be reached from other machines, and anybody is let in (--insecure)");
+        eprintln!(
+            "sprat: WARNING: {locator} can be reached from other machines, and anybody is let in (--insecure)"
+        );
     }
 }
 
@@ -389,8 +437,9 @@ impl Life {
         }
     }
 
-    /// Stops the server at the first Ctrl-C or SIGTERM, and the process at the second; at the first while the server is
-    /// starting, which may take long: it replays its log, or waits for its coordinator.
+    /// Stops the server at the first Ctrl-C or SIGTERM, and the process at the second; at the first
+    /// while the server is starting, which may take long: it replays its log, or waits for its
+    /// coordinator.
     fn end_on_signal(&self) -> Result<()> {
         let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot watch for signals")?;
         let life = self.clone();
@@ -400,11 +449,16 @@ impl Life {
                     // The process ends by the signal itself, as without this thread.
                     let _ = signal_hook::low_level::emulate_default_handler(signal);
                 }
-                eprintln!("sprat: stopping; once more to stop at once (nothing acknowledged is lost either way)");
+                eprintln!(
+                    "sprat: stopping; once more to stop at once (nothing acknowledged is lost either way)"
+                );
                 life.end();
             }
         };
-        thread::Builder::new().name("sprat-signals".into()).spawn(watch).context("cannot start a thread")?;
+        thread::Builder::new()
+            .name("sprat-signals".into())
+            .spawn(watch)
+            .context("cannot start a thread")?;
         Ok(())
     }
 }

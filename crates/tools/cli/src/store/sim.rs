@@ -23,10 +23,12 @@ pub(crate) struct SimArgs {
     /// How many histories.
     #[arg(long, value_name = "N", default_value_t = 100)]
     seeds: u64,
-    /// Of whole clusters: servers that keep replicas for each other, and are killed, stopped and cut off.
+    /// Of whole clusters: servers that keep replicas for each other, and are killed, stopped and
+    /// cut off.
     #[arg(long)]
     cluster: bool,
-    /// Operations of each history, and as many more faults: from 1 up to 1000000; what a seed says without.
+    /// Operations of each history, and as many more faults: from 1 up to 1000000; what a seed says
+    /// without.
     #[arg(long, value_name = "N", requires = "cluster", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     operations: Option<u64>,
     /// The first seed.
@@ -52,7 +54,8 @@ pub(crate) struct SimArgs {
 /// Histories run at once.
 const THREADS: usize = 2;
 
-/// Seeds between those with which runs begin that were begun a second apart: more than two threads get through.
+/// Seeds between those with which runs begin that were begun a second apart: more than two threads
+/// get through.
 const SEEDS_A_SECOND: u64 = 1000;
 
 pub(crate) fn sim(args: &SimArgs) -> Result<ExitCode> {
@@ -95,7 +98,8 @@ fn many(run: impl Fn(u64) -> Run + Sync, args: &SimArgs) -> Result<ExitCode> {
         Some(_) => "{spinner} {pos} histories in {elapsed}  {per_sec}",
         None => "{bar:32} {pos}/{len} histories  {per_sec}  {eta} left",
     };
-    let bar = ProgressBar::new(count).with_style(ProgressStyle::with_template(template).expect("a constant template"));
+    let bar = ProgressBar::new(count)
+        .with_style(ProgressStyle::with_template(template).expect("a constant template"));
     let kept = args.keep.as_deref().map(Kept::open).transpose()?;
     // What fails is told, and kept, when it does: the run may go on for hours, or be ended.
     let told = Mutex::new(Ok(()));
@@ -113,7 +117,8 @@ fn many(run: impl Fn(u64) -> Run + Sync, args: &SimArgs) -> Result<ExitCode> {
         }
         args.time.is_none_or(|time| started.elapsed() < time)
     };
-    let (summary, failures) = sprat_sim::run_seeds(run, from..from.saturating_add(count), THREADS, goes_on);
+    let (summary, failures) =
+        sprat_sim::run_seeds(run, from..from.saturating_add(count), THREADS, goes_on);
     bar.finish_and_clear();
     told.into_inner().expect("no holder panicked")?;
     print_line(&summary.to_string())?;
@@ -121,14 +126,18 @@ fn many(run: impl Fn(u64) -> Run + Sync, args: &SimArgs) -> Result<ExitCode> {
     let took = started.elapsed().as_secs_f64();
     #[expect(clippy::cast_precision_loss, reason = "a rate to look at")]
     let rate = summary.operations as f64 / took;
-    print_line(&format!("{} histories in {took:.1} s, {rate:.0} operations a second: {verdict}", summary.histories))?;
+    print_line(&format!(
+        "{} histories in {took:.1} s, {rate:.0} operations a second: {verdict}",
+        summary.histories
+    ))?;
     Ok(if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// A seed that nobody has begun with, most likely: one for each second.
 fn fresh() -> Result<u64> {
-    let since =
-        SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).context("this machine's clock is before 1970")?;
+    let since = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .context("this machine's clock is before 1970")?;
     Ok(since.as_secs() * SEEDS_A_SECOND)
 }
 
@@ -146,7 +155,9 @@ impl<'a> Kept<'a> {
 
     fn add(&self, failure: &Failure) -> Result<()> {
         let line = format!("{}\n", failure.command());
-        (&self.file).write_all(line.as_bytes()).with_context(|| format!("cannot write {}", self.path.display()))
+        (&self.file)
+            .write_all(line.as_bytes())
+            .with_context(|| format!("cannot write {}", self.path.display()))
     }
 }
 

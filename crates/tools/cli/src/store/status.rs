@@ -55,7 +55,8 @@ pub(crate) fn status(args: &StatusArgs) -> Result<ExitCode> {
         print_line(&format!("leader {leader}, term {term}"))?;
     }
     for server in &servers {
-        let rack = if server.rack.is_empty() { String::new() } else { format!("  rack {}", server.rack) };
+        let rack =
+            if server.rack.is_empty() { String::new() } else { format!("  rack {}", server.rack) };
         let Told { id, locator, silent_ms, .. } = server;
         print_line(&format!("server {id}  {locator}{rack}  heard {} ago", ago(*silent_ms)))?;
         match &server.counters {
@@ -103,13 +104,23 @@ fn json_of_server(server: &Told) -> Value {
     let mut object = Map::new();
     object.insert("id".into(), server.id.into());
     object.insert("locator".into(), server.locator.clone().into());
-    object.insert("rack".into(), if server.rack.is_empty() { Value::Null } else { server.rack.clone().into() });
-    object.insert("silent_ms".into(), if server.silent_ms == u32::MAX { Value::Null } else { server.silent_ms.into() });
+    object.insert(
+        "rack".into(),
+        if server.rack.is_empty() { Value::Null } else { server.rack.clone().into() },
+    );
+    object.insert(
+        "silent_ms".into(),
+        if server.silent_ms == u32::MAX { Value::Null } else { server.silent_ms.into() },
+    );
     match &server.counters {
         Ok(told) => {
-            let counters: Map<_, _> = told.iter().map(|counter| (counter.name.clone(), counter.value.into())).collect();
+            let counters: Map<_, _> =
+                told.iter().map(|counter| (counter.name.clone(), counter.value.into())).collect();
             object.insert("counters".into(), counters.into());
-            object.insert("recoveries".into(), recoveries(told).iter().map(Recovering::json).collect());
+            object.insert(
+                "recoveries".into(),
+                recoveries(told).iter().map(Recovering::json).collect(),
+            );
         }
         Err(error) => drop(object.insert("error".into(), error.clone().into())),
     }
@@ -118,7 +129,9 @@ fn json_of_server(server: &Told) -> Value {
 
 /// The counters that a person looks for first.
 fn summary(counters: &[Counter]) -> String {
-    let value = |name: &str| counters.iter().find(|counter| counter.name == name).map_or(0, |counter| counter.value);
+    let value = |name: &str| {
+        counters.iter().find(|counter| counter.name == name).map_or(0, |counter| counter.value)
+    };
     let (memory, free) = (value("memory_bytes"), value("memory_free_bytes"));
     let percent = (memory.saturating_sub(free) * 100).checked_div(memory).unwrap_or(0);
     let troubles = disk_troubles(counters).into_iter().map(str::to_owned).chain(limits(counters));
@@ -136,7 +149,9 @@ fn summary(counters: &[Counter]) -> String {
 
 /// Limits that are reached, of those that all clients of a server have together.
 fn limits(counters: &[Counter]) -> Vec<String> {
-    let value = |name: &str| counters.iter().find(|counter| counter.name == name).map_or(0, |counter| counter.value);
+    let value = |name: &str| {
+        counters.iter().find(|counter| counter.name == name).map_or(0, |counter| counter.value)
+    };
     let (sessions, most) = (value("rpc_sessions"), value("rpc_sessions_max"));
     let (bytes, most_bytes) = (value("rpc_reassembly_bytes"), value("rpc_reassembly_bytes_max"));
     let answers = (value("shares_scarce") > 0).then(|| {
@@ -147,11 +162,14 @@ fn limits(counters: &[Counter]) -> Vec<String> {
              share"
         )
     });
-    let full = (most > 0 && sessions >= most)
-        .then(|| format!("LIMIT REACHED: {sessions} sessions; the longest idle give way to new ones"));
+    let full = (most > 0 && sessions >= most).then(|| {
+        format!("LIMIT REACHED: {sessions} sessions; the longest idle give way to new ones")
+    });
     let reassembly = (most_bytes > 0 && bytes >= most_bytes / 8 * 7).then(|| {
         let (bytes, most_bytes) = (bytes >> 20, most_bytes >> 20);
-        format!("LIMIT REACHED: {bytes} of {most_bytes} MiB for long requests; those with most give way")
+        format!(
+            "LIMIT REACHED: {bytes} of {most_bytes} MiB for long requests; those with most give way"
+        )
     });
     [answers, full, reassembly].into_iter().flatten().collect()
 }
@@ -161,20 +179,34 @@ fn disk_troubles(counters: &[Counter]) -> Vec<&'static str> {
     let is = |name: &str| counters.iter().any(|counter| counter.name == name && counter.value > 0);
     let own = match (is("writes_stopped"), is("disk_full")) {
         (false, false) => None,
-        (false, true) => Some("DISK FULL: writes end when its frames are used up; remove objects, or make space on it"),
+        (false, true) => Some(
+            "DISK FULL: writes end when its frames are used up; remove objects, or make space on it",
+        ),
         (true, false) => Some("WRITES STOPPED: the disk has failed; see the server's log"),
-        (true, true) => Some("WRITES STOPPED: the disk is full; make space on it, and start the server again"),
-    };
-    let kept = match (is("replica_writes_stopped"), is("replica_disk_full"), is("replica_frames_lacking")) {
-        (false, false, false) => None,
-        (false, true, false) => Some("DISK FULL: takes replicas until its frames are used up; make space on it"),
-        (false, true, true) => Some("DISK FULL: takes no replicas; make space on it, or add servers"),
-        (false, false, true) => {
-            Some("TAKES NO REPLICAS: all its frames are in use; give it more --disk, or add servers")
+        (true, true) => {
+            Some("WRITES STOPPED: the disk is full; make space on it, and start the server again")
         }
-        (true, false, _) => Some("TAKES NO REPLICAS: the disk has failed; see the server's log"),
-        (true, true, _) => Some("TAKES NO REPLICAS: the disk is full; make space on it, and start the server again"),
     };
+    let kept =
+        match (is("replica_writes_stopped"), is("replica_disk_full"), is("replica_frames_lacking"))
+        {
+            (false, false, false) => None,
+            (false, true, false) => {
+                Some("DISK FULL: takes replicas until its frames are used up; make space on it")
+            }
+            (false, true, true) => {
+                Some("DISK FULL: takes no replicas; make space on it, or add servers")
+            }
+            (false, false, true) => Some(
+                "TAKES NO REPLICAS: all its frames are in use; give it more --disk, or add servers",
+            ),
+            (true, false, _) => {
+                Some("TAKES NO REPLICAS: the disk has failed; see the server's log")
+            }
+            (true, true, _) => Some(
+                "TAKES NO REPLICAS: the disk is full; make space on it, and start the server again",
+            ),
+        };
     own.into_iter().chain(kept).collect()
 }
 
@@ -241,7 +273,8 @@ fn recoveries(counters: &[Counter]) -> Vec<Recovering> {
             counters.iter().find(|counter| counter.name == name).map(|counter| counter.value)
         };
         let (read, left) = (value("recovery_segments_read"), value("recovery_segments_left"));
-        let (lost_segment, silent) = (value("recovery_lost_segment"), value("recovery_backups_silent"));
+        let (lost_segment, silent) =
+            (value("recovery_lost_segment"), value("recovery_backups_silent"));
         let failed = counters.iter().filter(|counter| counter.name.starts_with("recovery_failed{"));
         let failed = failed.filter(|failed| label(failed, "server").as_ref() == Some(&server));
         let failed = failed.filter_map(|failed| label(failed, "why")).next();
@@ -255,11 +288,16 @@ fn recoveries(counters: &[Counter]) -> Vec<Recovering> {
 fn replicas(counters: &[Counter]) -> Vec<String> {
     let few = shortage(counters).map(|shortage| format!("  NO WRITE IS ACKNOWLEDGED: {shortage}"));
     let told = recoveries(counters).into_iter().flat_map(|task| task.lines());
-    let short = counters.iter().find(|counter| counter.name == "segments_short" && counter.value > 0);
-    let short = short.map(|short| format!("  {} segments have fewer replicas than they should", short.value));
-    let in_few_racks = counters.iter().find(|counter| counter.name == "segments_in_few_racks" && counter.value > 0);
-    let in_few_racks =
-        in_few_racks.map(|few| format!("  {} segments have their replicas in fewer racks than there are", few.value));
+    let short =
+        counters.iter().find(|counter| counter.name == "segments_short" && counter.value > 0);
+    let short = short
+        .map(|short| format!("  {} segments have fewer replicas than they should", short.value));
+    let in_few_racks = counters
+        .iter()
+        .find(|counter| counter.name == "segments_in_few_racks" && counter.value > 0);
+    let in_few_racks = in_few_racks.map(|few| {
+        format!("  {} segments have their replicas in fewer racks than there are", few.value)
+    });
     few.into_iter().chain(told).chain(short).chain(in_few_racks).collect()
 }
 

@@ -29,8 +29,9 @@ pub(crate) enum TableCommand {
     Create {
         /// Its name.
         name: String,
-        /// In how many tablets it begins, each with a server of its own as far as there are so many [default: as many as servers, up to
-        /// 16; one where servers keep their log themselves]
+        /// In how many tablets it begins, each with a server of its own as far as there are so
+        /// many [default: as many as servers, up to 16; one where servers keep their log
+        /// themselves]
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
         tablets: Option<u32>,
     },
@@ -93,7 +94,9 @@ fn warn_of_too_few(client: &mut Client, table: u32) -> Result<()> {
         // A server that does not answer now may the next moment, and the table is there.
         let Ok(counters) = client.server_stats(locator) else { continue };
         if let Some(shortage) = shortage(&counters) {
-            eprintln!("sprat: WARNING: the table is there, and no write to it is acknowledged for now: {shortage}");
+            eprintln!(
+                "sprat: WARNING: the table is there, and no write to it is acknowledged for now: {shortage}"
+            );
             break;
         }
     }
@@ -102,13 +105,20 @@ fn warn_of_too_few(client: &mut Client, table: u32) -> Result<()> {
 
 /// Why a server can acknowledge no write, if its log is kept by others and too few of them keep it.
 pub(super) fn shortage(counters: &[Counter]) -> Option<String> {
-    let value = |name: &str| counters.iter().find(|counter| counter.name == name).map_or(0, |counter| counter.value);
-    let (needed, here, refusing) = (value("servers_needed"), value("servers_here"), value("servers_refusing"));
+    let value = |name: &str| {
+        counters.iter().find(|counter| counter.name == name).map_or(0, |counter| counter.value)
+    };
+    let (needed, here, refusing) =
+        (value("servers_needed"), value("servers_here"), value("servers_refusing"));
     if here.saturating_sub(refusing) >= needed {
         return None;
     }
     let servers = format!("{needed} servers needed (-r {}), {here} here", needed - 1);
-    Some(if refusing > 0 { format!("{servers}, {refusing} of them without room for replicas") } else { servers })
+    Some(if refusing > 0 {
+        format!("{servers}, {refusing} of them without room for replicas")
+    } else {
+        servers
+    })
 }
 
 pub(super) fn json_of(table: &TableRecord) -> Value {

@@ -30,7 +30,8 @@ impl Shared {
     /// To those who know a token.
     fn with(pace: Pace, tokens: Tokens) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let mut options = Options::new(directory.path().to_owned(), vec!["127.0.0.1:0".parse().unwrap()]);
+        let mut options =
+            Options::new(directory.path().to_owned(), vec!["127.0.0.1:0".parse().unwrap()]);
         options.pace = pace;
         options.tokens = tokens;
         Self { share: Share::start(options).unwrap(), directory }
@@ -42,8 +43,9 @@ impl Shared {
 
     /// Puts a file there; gives what is in it.
     fn put(&self, name: &str) -> Vec<u8> {
-        let content: Vec<u8> =
-            (0..u32::try_from(LENGTH).unwrap()).map(|at| at.wrapping_mul(2_654_435_761).to_le_bytes()[3]).collect();
+        let content: Vec<u8> = (0..u32::try_from(LENGTH).unwrap())
+            .map(|at| at.wrapping_mul(2_654_435_761).to_le_bytes()[3])
+            .collect();
         fs::write(self.directory.path().join(name), &content).unwrap();
         content
     }
@@ -52,7 +54,9 @@ impl Shared {
     fn sent_verified(&self) -> u64 {
         let (live, past) = self.share.transfers().snapshot();
         let all = live.iter().chain(&past).map(|transfer| serde_json::to_value(transfer).unwrap());
-        all.filter(|transfer| transfer["verified"] == true).filter_map(|transfer| transfer["sent"].as_u64()).sum()
+        all.filter(|transfer| transfer["verified"] == true)
+            .filter_map(|transfer| transfer["sent"].as_u64())
+            .sum()
     }
 }
 
@@ -79,7 +83,9 @@ fn start(user: &User, kind: Kind) -> Option<Browser> {
     match user.start(kind).unwrap() {
         Start::Runs(browser) => Some(*browser),
         Start::Ended(why) => {
-            skip(&format!("{kind} does not run here ({why}): the browser's extension was not tried in it"));
+            skip(&format!(
+                "{kind} does not run here ({why}): the browser's extension was not tried in it"
+            ));
             None
         }
     }
@@ -99,7 +105,10 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let until = Instant::now() + PATIENCE;
     while !is_so() {
         assert!(Instant::now() < until, "in vain: {what}");
-        #[expect(clippy::disallowed_methods, reason = "a browser does not say when it has done something")]
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "a browser does not say when it has done something"
+        )]
         std::thread::sleep(Duration::from_millis(50));
     }
 }
@@ -135,10 +144,15 @@ fn a_click_brings_the_file(kind: Kind) {
     // Paused in the middle, and gone on with.
     browser.follow(&shared.url(), &accelerated("other.iso")).unwrap();
     browser.shows("other.iso", "running").unwrap();
-    browser.waits("return document.querySelector('li[data-state=running] progress').value > 2e6").unwrap();
+    browser
+        .waits("return document.querySelector('li[data-state=running] progress').value > 2e6")
+        .unwrap();
     browser.click("li[data-state=running] [data-do=pause]").unwrap();
     browser.shows("other.iso", "stopped").unwrap();
-    assert_eq!(user.names().unwrap(), ["big.iso", "other.iso.sprat-journal", "other.iso.sprat-part"]);
+    assert_eq!(
+        user.names().unwrap(),
+        ["big.iso", "other.iso.sprat-journal", "other.iso.sprat-part"]
+    );
     browser.click("li[data-state=stopped] [data-do=resume]").unwrap();
     browser.shows("other.iso", "done").unwrap();
     assert_eq!(fs::read(user.downloads().join("other.iso")).unwrap(), content);
@@ -202,8 +216,9 @@ fn who_may_see_the_page_may_hand_its_links_on(kind: Kind) {
     assert_eq!(fs::read(user.downloads().join("big.iso")).unwrap(), content);
     assert_eq!(user.names().unwrap(), ["big.iso"], "the browser's own is gone, whole or not");
     let api = "(globalThis.browser ?? globalThis.chrome)";
-    let kept =
-        browser.waits(&format!("return {api}.storage.local.get().then((kept) => JSON.stringify(kept))")).unwrap();
+    let kept = browser
+        .waits(&format!("return {api}.storage.local.get().then((kept) => JSON.stringify(kept))"))
+        .unwrap();
     let kept = kept.as_str().unwrap();
     assert!(
         kept.contains("big.iso") && !kept.contains("ticket"),
@@ -227,16 +242,22 @@ fn without_sprat_the_browser_does_it_itself(kind: Kind) {
     let content = shared.put("big.iso");
     // Installed, and then the program that browsers start goes away.
     user.install_for(kind).unwrap();
-    let kept = user.downloads().with_file_name(if kind == Kind::Firefox { "kept.xpi" } else { "kept" });
+    let kept =
+        user.downloads().with_file_name(if kind == Kind::Firefox { "kept.xpi" } else { "kept" });
     fs::rename(user.extension(kind), &kept).unwrap();
     user.sprat(&["uninstall"]).unwrap();
     let Some(mut browser) = start_with_popup(&user, kind, &kept) else { return };
     browser.follow(&shared.url(), &accelerated("big.iso")).unwrap();
-    until("the browser's own download", || length(&user.downloads().join("big.iso")) == LENGTH as u64);
+    until("the browser's own download", || {
+        length(&user.downloads().join("big.iso")) == LENGTH as u64
+    });
     assert_eq!(fs::read(user.downloads().join("big.iso")).unwrap(), content);
     assert_eq!(shared.sent_verified(), 0);
     let said = browser.shows("big.iso", "browser").unwrap();
-    assert!(said.contains("left to the browser") && said.contains("sprat browser install"), "{said}");
+    assert!(
+        said.contains("left to the browser") && said.contains("sprat browser install"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -258,7 +279,9 @@ fn what_sprat_is_not_given_the_browser_may_get(kind: Kind) {
     browser.follow(&format!("http://{server}/"), "a").unwrap();
     let said = browser.shows("big.iso", "browser").unwrap();
     assert!(said.contains("403"), "{said}");
-    until("the browser's own download", || length(&user.downloads().join("big.iso")) == LENGTH as u64);
+    until("the browser's own download", || {
+        length(&user.downloads().join("big.iso")) == LENGTH as u64
+    });
     until("its own name alone", || user.names().unwrap() == ["big.iso"]);
     assert_eq!(fs::read(user.downloads().join("big.iso")).unwrap(), vec![7; LENGTH]);
     browser.waits("return document.querySelectorAll('li').length === 1").unwrap();
@@ -309,7 +332,13 @@ fn installing_is_seen_and_undone() {
         for variable in ["XDG_CONFIG_HOME", "XDG_DATA_HOME"] {
             command.env_remove(variable);
         }
-        let output = command.env("HOME", home.path()).arg("browser").args(args).arg("--json").output().unwrap();
+        let output = command
+            .env("HOME", home.path())
+            .arg("browser")
+            .args(args)
+            .arg("--json")
+            .output()
+            .unwrap();
         (output.status.code(), serde_json::from_slice::<Value>(&output.stdout).unwrap())
     };
     let (code, dry) = run(&["install", "--for", "all", "--dry-run"]);
@@ -320,7 +349,12 @@ fn installing_is_seen_and_undone() {
     assert_eq!((code, &installed["files"]), (Some(0), &dry["files"]));
     let (code, status) = run(&["status"]);
     assert_eq!(code, Some(0), "{status}");
-    for what in [&status["extension"], &status["host"], &status["browsers"]["firefox"], &status["browsers"]["chrome"]] {
+    for what in [
+        &status["extension"],
+        &status["host"],
+        &status["browsers"]["firefox"],
+        &status["browsers"]["chrome"],
+    ] {
         assert_eq!(what, "installed", "{status}");
     }
     let manifest = home.path().join(".mozilla/native-messaging-hosts/sprat.browser.json");
@@ -340,7 +374,8 @@ fn installing_is_seen_and_undone() {
     assert!(!home.path().join(".local/share/sprat").exists());
 }
 
-/// A server that gives a page with a link to everybody, and the file to nobody who calls himself sprat.
+/// A server that gives a page with a link to everybody, and the file to nobody who calls himself
+/// sprat.
 fn picky() -> std::net::SocketAddr {
     use std::io::{BufRead as _, BufReader, Write as _};
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -348,14 +383,21 @@ fn picky() -> std::net::SocketAddr {
     std::thread::spawn(move || {
         for tcp in listener.incoming().map_while(Result::ok) {
             std::thread::spawn(move || {
-                let head: Vec<String> =
-                    BufReader::new(&tcp).lines().map_while(Result::ok).take_while(|line| !line.is_empty()).collect();
+                let head: Vec<String> = BufReader::new(&tcp)
+                    .lines()
+                    .map_while(Result::ok)
+                    .take_while(|line| !line.is_empty())
+                    .collect();
                 let file = head.first().is_some_and(|line| line.contains("big.iso"));
                 let ours = head.iter().any(|line| line.starts_with("User-Agent: sprat/"));
                 let (status, kind, body) = match (file, ours) {
                     (true, true) => ("403 Forbidden", "text/plain", b"not to you".to_vec()),
                     (true, false) => ("200 OK", "application/octet-stream", vec![7; LENGTH]),
-                    (false, _) => ("200 OK", "text/html", b"<a href='big.iso?download=sprat'>file</a>".to_vec()),
+                    (false, _) => (
+                        "200 OK",
+                        "text/html",
+                        b"<a href='big.iso?download=sprat'>file</a>".to_vec(),
+                    ),
                 };
                 let head = format!(
                     "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",

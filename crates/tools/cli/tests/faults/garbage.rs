@@ -56,8 +56,10 @@ fn frames_wrong_on_every_layer_are_counted_and_harm_nobody() {
             until(&format!("{wanted:?} frames of round {round} are counted"), || {
                 let now = metrics();
                 let grown = |name: &str| now[name] - before[name];
-                let refused = ["malformed", "foreign", "corrupt"].map(|why| grown(&format!("network_{why}_total")));
-                refused.iter().sum::<u64>() >= wanted[0] && grown("network_frames_in_total") >= wanted[1]
+                let refused = ["malformed", "foreign", "corrupt"]
+                    .map(|why| grown(&format!("network_{why}_total")));
+                refused.iter().sum::<u64>() >= wanted[0]
+                    && grown("network_frames_in_total") >= wanted[1]
             });
         }
         let last = metrics();
@@ -79,7 +81,8 @@ fn frames_wrong_on_every_layer_are_counted_and_harm_nobody() {
         until("a ping is answered", || {
             plug.send(&echo);
             wait([&plug, &plug], Duration::from_millis(1));
-            std::iter::from_fn(|| plug.receive()).any(|frame| frame.ends_with(&icmp(0, &[1, 2, 3, 4, 5])))
+            std::iter::from_fn(|| plug.receive())
+                .any(|frame| frame.ends_with(&icmp(0, &[1, 2, 3, 4, 5])))
         });
         until_nothing_is_in_use();
         assert!(server.stop().success());
@@ -105,7 +108,8 @@ fn frame(random: &mut Chance, node: [u8; 6], own: [u8; 6]) -> (Vec<u8>, Fate) {
             message[random.index(8)] ^= 1 << random.modulo(8);
             (whole(ARP, &message), Heard) // a request may have become an answer
         }
-        // IPv4: a header that contradicts itself, a wrong checksum, fragments, protocols unheard of.
+        // IPv4: a header that contradicts itself, a wrong checksum, fragments, protocols unheard
+        // of.
         7 => (whole(IPV4, &spoil_ipv4(random, ipv4(UDP, &udp(PORT, &noise)))), Refused),
         8 => (whole(IPV4, &flip(random, ipv4(UDP, &udp(PORT, &noise)), 20)), Refused),
         9 => (whole(IPV4, &ipv4(3 + random.modulo(14).to_le_bytes()[0], &noise)), Refused),
@@ -131,8 +135,8 @@ fn frame(random: &mut Chance, node: [u8; 6], own: [u8; 6]) -> (Vec<u8>, Fate) {
     }
 }
 
-/// What looks like a packet of the protocol, up to a point: its session is nobody's, its kind unheard of, its payload cut
-/// short, or all of it noise.
+/// What looks like a packet of the protocol, up to a point: its session is nobody's, its kind
+/// unheard of, its payload cut short, or all of it noise.
 fn packet(random: &mut Chance) -> Vec<u8> {
     let mut packet = [bytes(random, 100), vec![0]].concat(); // an empty datagram is nothing
     let kind = 1 + random.modulo(20).to_le_bytes()[0];
@@ -193,7 +197,9 @@ fn arp(own: [u8; 6]) -> Vec<u8> {
 
 fn ipv4(protocol: u8, body: &[u8]) -> Vec<u8> {
     let len = u16::try_from(20 + body.len()).expect("short").to_be_bytes();
-    let mut packet = [&[0x45, 0, len[0], len[1], 0, 0, 0x40, 0, 64, protocol, 0, 0][..], &STRANGER, &NODE].concat();
+    let mut packet =
+        [&[0x45, 0, len[0], len[1], 0, 0, 0x40, 0, 64, protocol, 0, 0][..], &STRANGER, &NODE]
+            .concat();
     let sum = checksum(&packet);
     packet[10..12].copy_from_slice(&sum);
     packet.extend_from_slice(body);
@@ -202,7 +208,8 @@ fn ipv4(protocol: u8, body: &[u8]) -> Vec<u8> {
 
 fn udp(port: u16, body: &[u8]) -> Vec<u8> {
     let len = u16::try_from(8 + body.len()).expect("short").to_be_bytes();
-    let mut datagram = [&4000_u16.to_be_bytes()[..], &port.to_be_bytes(), &len, &[0, 0], body].concat();
+    let mut datagram =
+        [&4000_u16.to_be_bytes()[..], &port.to_be_bytes(), &len, &[0, 0], body].concat();
     let sum = checksum(&[&STRANGER[..], &NODE, &[0, UDP], &len, &datagram].concat());
     datagram[6..8].copy_from_slice(&if sum == [0, 0] { [0xff, 0xff] } else { sum });
     datagram

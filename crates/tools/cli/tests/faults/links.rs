@@ -28,14 +28,19 @@ fn way(number: usize) {
 /// Takes the server's cable out of the bridge, or puts it back.
 fn cut(number: usize, broken: bool) {
     let (port, bridge) = (format!("sm{number}"), format!("br{number}"));
-    let args: &[&str] =
-        if broken { &["link", "set", &port, "nomaster"] } else { &["link", "set", &port, "master", &bridge] };
+    let args: &[&str] = if broken {
+        &["link", "set", &port, "nomaster"]
+    } else {
+        &["link", "set", &port, "master", &bridge]
+    };
     ip(args).expect("ours");
 }
 
 /// Bytes that came over an interface of the client's.
 fn received(number: usize) -> u64 {
-    let output = Command::new("ip").args(["-s", "-j", "link", "show", "dev", &format!("c{number}")]).output();
+    let output = Command::new("ip")
+        .args(["-s", "-j", "link", "show", "dev", &format!("c{number}")])
+        .output();
     let links: Value = serde_json::from_slice(&output.expect("ip runs").stdout).expect("JSON");
     links[0]["stats64"]["rx"]["bytes"].as_u64().expect("a count")
 }
@@ -77,7 +82,9 @@ fn two_links_share_what_is_long_and_either_stands_in_for_the_other() {
                     *worst = called.elapsed().max(*worst);
                 }
             }
-            eprintln!("way {number}: a write and a read take at most {worst:.1?} before, during and after it is cut");
+            eprintln!(
+                "way {number}: a write and a read take at most {worst:.1?} before, during and after it is cut"
+            );
         }
         drop(client);
         until_nothing_is_in_use();

@@ -15,8 +15,13 @@ const LONGEST: usize = 40_000;
 pub(crate) fn client(coordinator: &str, local: &str) -> Client {
     let coordinator = coordinator.to_owned();
     let timeout = Duration::from_secs(30);
-    Client::connect(&Options { coordinator, local: Some(local.to_owned()), timeout, ..Options::default() })
-        .expect("a client")
+    Client::connect(&Options {
+        coordinator,
+        local: Some(local.to_owned()),
+        timeout,
+        ..Options::default()
+    })
+    .expect("a client")
 }
 
 /// What was done.

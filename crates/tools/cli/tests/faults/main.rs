@@ -1,6 +1,6 @@
-//! Faults past the kernel: the real server and a real client over DPDK's devices, while the network between them, the
-//! devices, and those at the other end fail. Afterwards every answer is right, what was lost is counted, and every frame
-//! is back in its pool.
+//! Faults past the kernel: the real server and a real client over DPDK's devices, while the network
+//! between them, the devices, and those at the other end fail. Afterwards every answer is right,
+//! what was lost is counted, and every frame is back in its pool.
 #![cfg(feature = "dpdk")]
 
 mod garbage;
@@ -36,7 +36,8 @@ fn serve(folder: &Path, device: &str, coordinator: &str) -> ServerProcess {
     let listen = format!("fast+dpdk:host=10.97.0.1,port=7,dev={device}");
     let flags = ["-L", &listen, "-C", coordinator, "--with-coordinator", "--metrics", METRICS];
     let small = ["--memory", "256M", "--disk", "1G"];
-    ServerProcess::start(&folder.join("data"), &[&flags[..], &small].concat()).unwrap_or_else(|said| panic!("{said}"))
+    ServerProcess::start(&folder.join("data"), &[&flags[..], &small].concat())
+        .unwrap_or_else(|said| panic!("{said}"))
 }
 
 /// Our end of what leads to the server, for a client in this process.
@@ -109,7 +110,8 @@ fn loss_reordering_and_repetition_change_no_answer() {
             let load = mixed(&mut client, table, 6_000, lost);
             let done = &network.done;
             let [carried, gone, twice, late] =
-                [&done.carried, &done.lost, &done.repeated, &done.reordered].map(|count| count.load(Ordering::Relaxed));
+                [&done.carried, &done.lost, &done.repeated, &done.reordered]
+                    .map(|count| count.load(Ordering::Relaxed));
             let rate = load.operations as f64 / load.elapsed.as_secs_f64();
             eprintln!(
                 "{} mixed operations exact, {rate:.0} op/s; of {carried} frames {gone} lost, {twice} repeated, {late} \
@@ -120,9 +122,18 @@ fn loss_reordering_and_repetition_change_no_answer() {
             let grown = |name: &str| after[name] - before[name];
             assert!(grown("network_frames_in_total") > 0 && grown("rpc_requests_total") >= 6_000);
             if lost > 0 {
-                assert!(gone > 0 && twice > 0 && late > 0, "of {carried} frames: {gone}, {twice}, {late}");
-                // The far end saw some requests more than once, and executed none of them again: the sums are right.
-                assert!(grown("rpc_repeats_total") + grown("rpc_busy_total") + grown("rpc_old_requests_total") > 0);
+                assert!(
+                    gone > 0 && twice > 0 && late > 0,
+                    "of {carried} frames: {gone}, {twice}, {late}"
+                );
+                // The far end saw some requests more than once, and executed none of them again:
+                // the sums are right.
+                assert!(
+                    grown("rpc_repeats_total")
+                        + grown("rpc_busy_total")
+                        + grown("rpc_old_requests_total")
+                        > 0
+                );
             }
         }
         drop(client);
@@ -166,7 +177,11 @@ fn a_device_that_is_removed_and_made_again_is_taken_up_again() {
             mixed(&mut client, fresh, 300, life);
             // In the middle of a burst, from under both of them.
             let tickets: Vec<_> = (0..64_u64)
-                .map(|number| client.submit(&write(table, &number.to_le_bytes())).expect("it can be submitted"))
+                .map(|number| {
+                    client
+                        .submit(&write(table, &number.to_le_bytes()))
+                        .expect("it can be submitted")
+                })
                 .collect();
             ip(&["link", "delete", "s0"]).expect("it is ours");
             until_device_is(false);
@@ -182,7 +197,8 @@ fn a_device_that_is_removed_and_made_again_is_taken_up_again() {
     });
 }
 
-/// Packet sockets of two processes that go by the same number: who comes second is told what would help.
+/// Packet sockets of two processes that go by the same number: who comes second is told what would
+/// help.
 #[test]
 fn packet_sockets_that_meet_are_explained() {
     alone(|| {
@@ -213,7 +229,10 @@ fn a_paravirtual_server_killed_in_the_middle_of_a_burst_is_met_again() {
     alone(|| {
         let folder = tempfile::tempdir().expect("a folder");
         let socket = folder.path().join("vhost.sock").display().to_string();
-        survive_kills(&format!("net_vhost0,iface={socket}"), &format!("net_virtio_user0,path={socket}"));
+        survive_kills(
+            &format!("net_vhost0,iface={socket}"),
+            &format!("net_virtio_user0,path={socket}"),
+        );
     });
 }
 
@@ -227,8 +246,9 @@ fn survive_kills(servers: &str, clients: &str) {
     let table = table(&mut client, "t");
     for life in 0_u64..4 {
         let key = |number: u64| (life * BURST + number).to_le_bytes();
-        let tickets: Vec<_> =
-            (0..BURST).map(|number| client.submit(&write(table, &key(number))).expect("it can be submitted")).collect();
+        let tickets: Vec<_> = (0..BURST)
+            .map(|number| client.submit(&write(table, &key(number))).expect("it can be submitted"))
+            .collect();
         let mut tickets = tickets.into_iter();
         // Some have been answered, others have not.
         for ticket in tickets.by_ref().take(20) {
@@ -236,7 +256,8 @@ fn survive_kills(servers: &str, clients: &str) {
         }
         server.kill();
         server = serve(folder.path(), servers, coordinator);
-        // Writes may be done twice without harm: those that cannot be known to have been done are done again.
+        // Writes may be done twice without harm: those that cannot be known to have been done are
+        // done again.
         for (number, ticket) in (20..).zip(tickets) {
             if client.wait(ticket, |_| ()).is_err() {
                 until("the server is back", || client.put(table, &key(number), b"value").is_ok());
@@ -254,5 +275,10 @@ fn survive_kills(servers: &str, clients: &str) {
 
 fn write(table: Table, key: &[u8]) -> sprat_wire::op::Request<'_> {
     let Table(table) = table;
-    sprat_wire::op::Request::Write { table, key, value: b"value", condition: sprat_client::Condition::None }
+    sprat_wire::op::Request::Write {
+        table,
+        key,
+        value: b"value",
+        condition: sprat_client::Condition::None,
+    }
 }

@@ -35,13 +35,15 @@ pub(crate) struct Middle {
 }
 
 impl Middle {
-    /// Joins two cables at the ends `a` and `b`. Of 1,000 frames `lost` are; with none lost nothing else befalls them.
+    /// Joins two cables at the ends `a` and `b`. Of 1,000 frames `lost` are; with none lost nothing
+    /// else befalls them.
     pub(crate) fn join(a: &str, b: &str, lost: u64, seed: u64) -> Self {
         let (done, ended) = (Arc::new(Done::default()), Arc::new(AtomicBool::new(false)));
         let plugs = [Plug::of(a), Plug::of(b)];
         let (done_here, ended_here) = (Arc::clone(&done), Arc::clone(&ended));
         let run = move || {
-            let mut ways = [0, 1].map(|way| Way { random: Chance::new(seed + way), held: VecDeque::new() });
+            let mut ways =
+                [0, 1].map(|way| Way { random: Chance::new(seed + way), held: VecDeque::new() });
             while !ended_here.load(Ordering::Relaxed) {
                 let mut idle = true;
                 for (way, [from, to]) in ways.iter_mut().zip([[0, 1], [1, 0]]) {

@@ -1,4 +1,5 @@
-//! Networks of a test's own: cables in a network namespace that is gone with the thread that made it.
+//! Networks of a test's own: cables in a network namespace that is gone with the thread that made
+//! it.
 
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
@@ -11,14 +12,15 @@ use std::time::Duration;
 use nix::ifaddrs::getifaddrs;
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::socket::{
-    AddressFamily, LinkAddr, MsgFlags, SockFlag, SockProtocol, SockType, bind, recvfrom, send, setsockopt, socket,
-    sockopt,
+    AddressFamily, LinkAddr, MsgFlags, SockFlag, SockProtocol, SockType, bind, recvfrom, send,
+    setsockopt, socket, sockopt,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::support::{ip, skip};
 
-/// DPDK is one for the process, and servers spin on cores of which there are few: one test at a time.
+/// DPDK is one for the process, and servers spin on cores of which there are few: one test at a
+/// time.
 static ONE: Mutex<()> = Mutex::new(());
 
 /// Bytes that a socket keeps for whoever is late.
@@ -27,11 +29,13 @@ const SOCKET_BYTES: usize = 16 << 20;
 /// What the kernel says of a frame that leaves rather than comes.
 const OUTGOING: u8 = 4;
 
-/// Runs a test on a thread, and in a network namespace, of its own. Says so where the machine does not allow that.
+/// Runs a test on a thread, and in a network namespace, of its own. Says so where the machine does
+/// not allow that.
 pub(crate) fn alone(test: impl FnOnce() + Send) {
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let run = || {
-        unshare(CloneFlags::CLONE_NEWNET).map_err(|error| format!("a network namespace: {error}"))?;
+        unshare(CloneFlags::CLONE_NEWNET)
+            .map_err(|error| format!("a network namespace: {error}"))?;
         ip(&["link", "set", "lo", "up"])?;
         // Nobody but the test is to send anything.
         for interfaces in ["all", "default"] {
@@ -61,8 +65,9 @@ pub(crate) fn numbered_cable([a, b]: [&str; 2], numbers: [u32; 2]) -> Result<(),
     ip(&["link", "set", b, "up"])
 }
 
-/// A number for an interface. DPDK's packet sockets go by the process's id XOR that, and those of two processes must not
-/// meet. Ids of ours are near one another; numbers of servers' and clients' ends differ in a way in which those cannot.
+/// A number for an interface. DPDK's packet sockets go by the process's id XOR that, and those of
+/// two processes must not meet. Ids of ours are near one another; numbers of servers' and clients'
+/// ends differ in a way in which those cannot.
 fn number(name: &str) -> u32 {
     const APART: u32 = 0x5a00;
     static NEXT: AtomicU32 = AtomicU32::new(100);
@@ -86,7 +91,8 @@ impl Plug {
             .find_map(|address| address.address?.as_link_addr().copied())
             .expect("the interface is there");
         let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
-        let socket = socket(AddressFamily::Packet, SockType::Raw, flags, SockProtocol::EthAll).expect("we are root");
+        let socket = socket(AddressFamily::Packet, SockType::Raw, flags, SockProtocol::EthAll)
+            .expect("we are root");
         setsockopt(&socket, sockopt::RcvBufForce, &SOCKET_BYTES).expect("we are root");
         setsockopt(&socket, sockopt::SndBufForce, &SOCKET_BYTES).expect("we are root");
         bind(socket.as_raw_fd(), &address).expect("it is ours");

@@ -41,7 +41,11 @@ fn a_driver_without_frames_counts_what_it_loses_and_recovers() {
             until("one comes back", || take(a) > 0);
         };
         meet(&mut a, &mut b);
-        assert_eq!((a.frames_in_use(), b.frames_in_use()), (0, 0), "none is in use while nothing is on the way");
+        assert_eq!(
+            (a.frames_in_use(), b.frames_in_use()),
+            (0, 0),
+            "none is in use while nothing is on the way"
+        );
 
         let held = b.hold_all();
         assert_eq!(b.frames_in_use(), held.frames());
@@ -50,7 +54,11 @@ fn a_driver_without_frames_counts_what_it_loses_and_recovers() {
         for _ in 0..10 {
             send(&mut b, to_a);
         }
-        assert_eq!(b.counters().dropped_full - before.dropped_full, 10, "what cannot be sent is counted");
+        assert_eq!(
+            b.counters().dropped_full - before.dropped_full,
+            10,
+            "what cannot be sent is counted"
+        );
         for _ in 0..100 {
             send(&mut a, to_b);
         }

@@ -33,7 +33,8 @@ fn the_kernel_keeps_an_interface_that_a_node_serves_on() {
                 }
             });
             let far_thread = told.recv().expect("it starts").as_raw_nonzero().to_string();
-            ip(&["link", "add", "s0", "type", "veth", "peer", "name", "c0", "netns", &far_thread]).expect("a cable");
+            ip(&["link", "add", "s0", "type", "veth", "peer", "name", "c0", "netns", &far_thread])
+                .expect("a cable");
             ip(&["address", "add", &format!("{HERE}/24"), "dev", "s0"]).expect("an address");
             ip(&["link", "set", "s0", "up"]).expect("it is ours");
 
@@ -65,7 +66,10 @@ fn the_kernel_keeps_an_interface_that_a_node_serves_on() {
                 }
             }
             let (got, from) = datagrams.recv_from(&mut buffer).expect("the kernel carries it");
-            assert_eq!((&buffer[..got], from.ip().to_string().as_str()), (&b"a datagram"[..], THERE));
+            assert_eq!(
+                (&buffer[..got], from.ip().to_string().as_str()),
+                (&b"a datagram"[..], THERE)
+            );
             far.join().expect("the far end is content");
             assert!(server.runs());
             assert!(server.stop().success());

@@ -1,4 +1,5 @@
-//! Data directories that are damaged, cut short, incomplete or somebody else's: refused by name, never guessed at.
+//! Data directories that are damaged, cut short, incomplete or somebody else's: refused by name,
+//! never guessed at.
 
 use crate::input::support::{ServerProcess, read_all};
 use crate::input::{SMALL, connect};
@@ -89,7 +90,8 @@ fn a_flipped_bit_is_refused_or_concerns_nothing_that_counts() {
         copy_dir(&original, &data);
         let log = data.join("log.sprat");
         for _ in 0..FLIPS / 2 {
-            // Anywhere, where something is written, and at the very end: what was written last may be cut.
+            // Anywhere, where something is written, and at the very end: what was written last may
+            // be cut.
             let offset = match random.modulo(8) {
                 0 => random.index(bytes.len()),
                 1 | 2 => written[written.len() - 1 - random.index(LAST_BYTES)],
@@ -101,9 +103,15 @@ fn a_flipped_bit_is_refused_or_concerns_nothing_that_counts() {
             match start(&data) {
                 Err(said) => {
                     refused += 1;
-                    assert!(said.contains("log.sprat") && said.contains("offset"), "{what}: {said}");
+                    assert!(
+                        said.contains("log.sprat") && said.contains("offset"),
+                        "{what}: {said}"
+                    );
                     flip(&log, offset as u64, bit);
-                    assert!(read_all(&log) == bytes, "{what}: refused, and yet the file was changed");
+                    assert!(
+                        read_all(&log) == bytes,
+                        "{what}: refused, and yet the file was changed"
+                    );
                     continue;
                 }
                 Ok(mut server) => {
@@ -111,11 +119,22 @@ fn a_flipped_bit_is_refused_or_concerns_nothing_that_counts() {
                     let said_cut = server.said.contains("cut an unfinished write");
                     if said_cut {
                         cut += 1;
-                        assert!(!in_order, "{what}: cut from a log that was closed in order: {}", server.said);
-                        assert!(gone.iter().all(|&number| number + 1 == OBJECTS), "{what}: lost {gone:?}");
+                        assert!(
+                            !in_order,
+                            "{what}: cut from a log that was closed in order: {}",
+                            server.said
+                        );
+                        assert!(
+                            gone.iter().all(|&number| number + 1 == OBJECTS),
+                            "{what}: lost {gone:?}"
+                        );
                     } else {
                         harmless += 1;
-                        assert!(gone.is_empty(), "{what}: lost {gone:?} without a word: {}", server.said);
+                        assert!(
+                            gone.is_empty(),
+                            "{what}: lost {gone:?} without a word: {}",
+                            server.said
+                        );
                     }
                     server.kill();
                 }
@@ -125,7 +144,9 @@ fn a_flipped_bit_is_refused_or_concerns_nothing_that_counts() {
             copy_dir(&original, &data);
         }
     }
-    eprintln!("{FLIPS} flips: {refused} refused by name and offset, {harmless} of no consequence, {cut} cut and told");
+    eprintln!(
+        "{FLIPS} flips: {refused} refused by name and offset, {harmless} of no consequence, {cut} cut and told"
+    );
     assert!(refused > FLIPS / 4, "too few flips hit anything");
 }
 
@@ -135,7 +156,8 @@ fn a_log_cut_short_is_refused() {
         let dir = tempfile::tempdir().expect("a directory");
         prepare(dir.path(), true);
         if !in_order {
-            // The header says how long the file was at the last start or stop, so what a first life wrote is less sure.
+            // The header says how long the file was at the last start or stop, so what a first life
+            // wrote is less sure.
             start(dir.path()).expect("it starts").kill();
         }
         let log = dir.path().join("log.sprat");
@@ -145,7 +167,11 @@ fn a_log_cut_short_is_refused() {
             let said = start(dir.path()).err().expect("refused");
             assert!(said.contains("log.sprat"), "{said}");
             assert!(said.contains("cut short") || said.contains("damaged"), "{said}");
-            assert_eq!(fs::metadata(&log).expect("there").len(), (bytes.len() / part) as u64, "unchanged");
+            assert_eq!(
+                fs::metadata(&log).expect("there").len(),
+                (bytes.len() / part) as u64,
+                "unchanged"
+            );
         }
         fs::write(&log, &bytes).expect("written");
         let server = start(dir.path()).expect("whole again");
@@ -178,10 +204,14 @@ fn what_is_missing_or_foreign_is_named() {
     let own = read_all(&one.join("log.sprat"));
     fs::copy(two.join("log.sprat"), one.join("log.sprat")).expect("copied");
     let said = start(&one).err().expect("refused");
-    assert!(said.contains("log.sprat is not this server's log") && said.contains("cluster"), "{said}");
+    assert!(
+        said.contains("log.sprat is not this server's log") && said.contains("cluster"),
+        "{said}"
+    );
     fs::write(one.join("log.sprat"), &own).expect("written");
 
-    // The coordinator of another cluster, and none at all: the objects are not given to a stranger's tables.
+    // The coordinator of another cluster, and none at all: the objects are not given to a
+    // stranger's tables.
     let catalog = fs::read(one.join("coordinator.redb")).expect("there");
     fs::copy(two.join("coordinator.redb"), one.join("coordinator.redb")).expect("copied");
     let said = start(&one).err().expect("refused");

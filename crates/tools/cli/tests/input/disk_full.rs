@@ -25,14 +25,19 @@ fn value(number: usize) -> Vec<u8> {
 fn a_full_disk_refuses_writes_aloud_and_goes_on_when_there_is_room() {
     let small = match SmallFilesystem::mount(FILESYSTEM) {
         Ok(small) => small,
-        Err(why) => return skip(&format!("disk full under a server: no small filesystem can be mounted here: {why}")),
+        Err(why) => {
+            return skip(&format!(
+                "disk full under a server: no small filesystem can be mounted here: {why}"
+            ));
+        }
     };
     for durability in ["sync", "buffered"] {
         full(&small, durability);
     }
 }
 
-/// Writes objects from `first` on until one is refused because the disk is full; how many were written, and the refusal.
+/// Writes objects from `first` on until one is refused because the disk is full; how many were
+/// written, and the refusal.
 fn fill(client: &mut Client, table: Table, first: usize) -> (usize, String) {
     for number in first.. {
         match client.put(table, key(number).as_bytes(), &value(number)) {
@@ -58,7 +63,8 @@ fn full(small: &SmallFilesystem, durability: &str) {
 
     // Reads go on; everybody is told.
     let is_there = |client: &mut Client, table, number: usize| {
-        let object = client.get(table, key(number).as_bytes()).expect("reads go on").expect("acknowledged");
+        let object =
+            client.get(table, key(number).as_bytes()).expect("reads go on").expect("acknowledged");
         assert!(object.value == value(number));
     };
     (0..acknowledged).for_each(|number| is_there(&mut client, table, number));
@@ -71,7 +77,10 @@ fn full(small: &SmallFilesystem, durability: &str) {
 
     // What is removed makes room, without a restart.
     (0..acknowledged / 2).for_each(|number| {
-        client.remove(table, key(number).as_bytes()).expect("removals go on").expect("it was there");
+        client
+            .remove(table, key(number).as_bytes())
+            .expect("removals go on")
+            .expect("it was there");
     });
     let begun = Instant::now();
     for number in 0..acknowledged / 4 {
@@ -100,7 +109,10 @@ fn full(small: &SmallFilesystem, durability: &str) {
         match client.put(table, key(acknowledged + more).as_bytes(), &value(acknowledged + more)) {
             Ok(_) => more += 1,
             Err(error) => {
-                assert!(matches!(error, Error::DiskFull(_)) && begun.elapsed() < PATIENCE, "{error}");
+                assert!(
+                    matches!(error, Error::DiskFull(_)) && begun.elapsed() < PATIENCE,
+                    "{error}"
+                );
                 pause();
             }
         }

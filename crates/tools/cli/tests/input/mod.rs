@@ -13,6 +13,10 @@ use support::{PATIENCE, ServerProcess};
 const SMALL: [&str; 4] = ["--memory", "64M", "--disk", "256M"];
 
 fn connect(server: &ServerProcess) -> Client {
-    let options = Options { coordinator: server.coordinator.clone(), timeout: PATIENCE, ..Options::default() };
+    let options = Options {
+        coordinator: server.coordinator.clone(),
+        timeout: PATIENCE,
+        ..Options::default()
+    };
     Client::connect(&options).expect("a client")
 }

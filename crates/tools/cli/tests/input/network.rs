@@ -27,13 +27,17 @@ fn still_serves(server: &mut ServerProcess, client: &mut Client, round: usize) {
     let table = client.create_table("t").expect("a table");
     let value = format!("round {round}");
     client.put(table, b"key", value.as_bytes()).expect("a write");
-    assert_eq!(client.get(table, b"key").expect("a read").expect("written").value, value.as_bytes());
+    assert_eq!(
+        client.get(table, b"key").expect("a read").expect("written").value,
+        value.as_bytes()
+    );
 }
 
 /// Bytes that look more or less like packets.
 fn noise(random: &mut Chance, most: u64) -> Vec<u8> {
     let len = usize::try_from(random.modulo(most)).expect("small");
-    let mut bytes: Vec<u8> = std::iter::repeat_with(|| random.draw().to_le_bytes()[0]).take(len).collect();
+    let mut bytes: Vec<u8> =
+        std::iter::repeat_with(|| random.draw().to_le_bytes()[0]).take(len).collect();
     if random.one_in(2) && bytes.len() >= 24 {
         // Kinds and fields as real packets have them: small numbers.
         for byte in &mut bytes[..24] {
@@ -49,7 +53,8 @@ fn garbage_datagrams_do_no_harm() {
     let mut server = start(dir.path(), UDP);
     let mut client = connect(&server);
     let target = address(&server.listen);
-    let sockets: Vec<UdpSocket> = (0..4).map(|_| UdpSocket::bind("127.0.0.1:0").expect("a socket")).collect();
+    let sockets: Vec<UdpSocket> =
+        (0..4).map(|_| UdpSocket::bind("127.0.0.1:0").expect("a socket")).collect();
     let mut random = Chance::new(1);
     for round in 0..10 {
         for _ in 0..300 {
@@ -100,7 +105,9 @@ fn what_is_too_large_or_unknown_is_refused_in_words() {
     let dir = tempfile::tempdir().expect("a directory");
     let server = start(dir.path(), UDP);
     let at = ["-C", &server.coordinator];
-    let with = |args: &[&str]| -> Vec<String> { args.iter().chain(&at).map(|arg| (*arg).to_owned()).collect() };
+    let with = |args: &[&str]| -> Vec<String> {
+        args.iter().chain(&at).map(|arg| (*arg).to_owned()).collect()
+    };
     let call = |args: &[&str]| {
         let args = with(args);
         run(&args.iter().map(String::as_str).collect::<Vec<_>>())
@@ -109,7 +116,11 @@ fn what_is_too_large_or_unknown_is_refused_in_words() {
     let long_key = "k".repeat(65_536);
     let refused = call(&["put", "t", &long_key, "v"]);
     assert_eq!(refused.code, Some(1));
-    assert!(refused.stderr.contains("65536") || refused.stderr.contains("65,536"), "{}", refused.stderr);
+    assert!(
+        refused.stderr.contains("65536") || refused.stderr.contains("65,536"),
+        "{}",
+        refused.stderr
+    );
     let args = with(&["put", "t", "k"]);
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     assert_eq!(run_with(&args, &vec![b'v'; 1 << 20]).code, Some(0), "1 MB exactly");
@@ -117,7 +128,11 @@ fn what_is_too_large_or_unknown_is_refused_in_words() {
     assert_eq!(refused.code, Some(1));
     assert!(refused.stderr.contains("1048577"), "{}", refused.stderr);
     let got = call(&["get", "t", "k"]);
-    assert_eq!((got.code, got.stdout.len()), (Some(0), 1 << 20), "the refused write changed nothing");
+    assert_eq!(
+        (got.code, got.stdout.len()),
+        (Some(0), 1 << 20),
+        "the refused write changed nothing"
+    );
     let long_name = "n".repeat(256);
     assert_eq!(call(&["table", "create", &long_name]).code, Some(1));
     let refused = call(&["get", "nobody", "k"]);
@@ -135,15 +150,25 @@ fn what_a_killed_server_leaves_open_ends_in_time() {
         let (told, ended) = channel();
         let (go_on, killed) = channel();
         let client = std::thread::spawn(move || {
-            let options =
-                Options { coordinator, timeout: Duration::from_secs(1), waiting: Mode::Sleep, ..Options::default() };
+            let options = Options {
+                coordinator,
+                timeout: Duration::from_secs(1),
+                waiting: Mode::Sleep,
+                ..Options::default()
+            };
             let mut client = Client::connect(&options).expect("a client");
             let table = client.create_table("t").expect("a table");
             client.put(table, b"k", b"v").expect("a write");
             told.send(Ok(())).expect("the test listens");
             killed.recv().expect("the test tells");
-            let write = Request::Write { table: table.0, key: b"k", value: b"w", condition: Condition::None };
-            let tickets: Vec<_> = (0..20).map(|_| client.submit(&write).expect("submitted")).collect();
+            let write = Request::Write {
+                table: table.0,
+                key: b"k",
+                value: b"w",
+                condition: Condition::None,
+            };
+            let tickets: Vec<_> =
+                (0..20).map(|_| client.submit(&write).expect("submitted")).collect();
             for ticket in tickets {
                 told.send(client.wait(ticket, |_| ())).expect("the test listens");
             }

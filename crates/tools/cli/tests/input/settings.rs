@@ -26,7 +26,11 @@ fn a_port_in_use_is_named() {
 
     let tcp = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = tcp.local_addr().expect("bound").port().to_string();
-    let said = refused(&with_small(&["-C", &format!("tcp:host=127.0.0.1,port={port}"), "--with-coordinator"]));
+    let said = refused(&with_small(&[
+        "-C",
+        &format!("tcp:host=127.0.0.1,port={port}"),
+        "--with-coordinator",
+    ]));
     assert!(said.contains(&port) && said.contains("in use"), "{said}");
     let said = refused(&with_small(&["--metrics", &format!("127.0.0.1:{port}")]));
     assert!(said.contains(&port) && said.contains("in use"), "{said}");
@@ -49,9 +53,11 @@ fn sizes_that_do_not_fit_are_told_with_ones_that_do() {
     assert!(said.contains("memory"), "{said}");
     // What it asks for is enough.
     let said = refused(&["--memory", "64M", "--disk", "16M"]);
-    let needed = said.split("give --disk ").nth(1).and_then(|rest| rest.split(',').next()).expect("a size");
+    let needed =
+        said.split("give --disk ").nth(1).and_then(|rest| rest.split(',').next()).expect("a size");
     let dir = tempfile::tempdir().expect("a directory");
-    let server = ServerProcess::start(dir.path(), &["--memory", "64M", "--disk", needed]).expect("enough");
+    let server =
+        ServerProcess::start(dir.path(), &["--memory", "64M", "--disk", needed]).expect("enough");
     assert!(server.stop().success());
 }
 
@@ -63,14 +69,20 @@ fn memory_changes_at_the_next_start_within_the_logs_bounds() {
         let server = start(memory).expect("its log takes this memory");
         let mut client = connect(&server);
         let table = client.create_table("t").expect("a table");
-        assert_eq!(client.increment_i64(table, b"lives", 1).expect("what was there is there").0, life);
-        client.put(table, &[u8::try_from(life).expect("few")], &vec![7; 900_000]).expect("a long value");
+        assert_eq!(
+            client.increment_i64(table, b"lives", 1).expect("what was there is there").0,
+            life
+        );
+        client
+            .put(table, &[u8::try_from(life).expect("few")], &vec![7; 900_000])
+            .expect("a long value");
         assert!(server.stop().success());
     }
     let said = start("8M").err().expect("refused");
     assert!(said.contains("can have 16 to") && said.contains("sprat export"), "{said}");
     let dir = tempfile::tempdir().expect("a directory");
-    ServerProcess::start(dir.path(), &["--memory", "8M", "--disk", "128M"]).expect("a new one takes it");
+    ServerProcess::start(dir.path(), &["--memory", "8M", "--disk", "128M"])
+        .expect("a new one takes it");
 }
 
 #[test]
@@ -92,7 +104,8 @@ fn a_coordinator_that_is_not_there_is_waited_for_aloud() {
     drop(free);
     let dir = tempfile::tempdir().expect("a directory");
     let waiting = || {
-        let mut server = ServerProcess::spawn(&dir.path().join("server"), &with_small(&["-C", &locator]));
+        let mut server =
+            ServerProcess::spawn(&dir.path().join("server"), &with_small(&["-C", &locator]));
         let (mut said, started) = (String::new(), Instant::now());
         while !said.contains("waiting for the coordinator") {
             said += &server.heard();
@@ -109,12 +122,17 @@ fn a_coordinator_that_is_not_there_is_waited_for_aloud() {
     let missed = run(&["status", "-C", &locator, "--timeout", "1h"]);
     assert_eq!(missed.code, Some(5), "{missed:?}");
     let port = locator.rsplit('=').next().expect("a port");
-    assert!(missed.stderr.contains("connection refused") && missed.stderr.contains(port), "{}", missed.stderr);
+    assert!(
+        missed.stderr.contains("connection refused") && missed.stderr.contains(port),
+        "{}",
+        missed.stderr
+    );
 
     // The coordinator comes, and the server goes on by itself.
     let mut coordinator = crate::input::support::sprat();
     coordinator.args(["coordinator", "-C", &locator, "--data"]).arg(dir.path().join("coordinator"));
-    let mut coordinator = coordinator.stderr(std::process::Stdio::null()).spawn().expect("the binary runs");
+    let mut coordinator =
+        coordinator.stderr(std::process::Stdio::null()).spawn().expect("the binary runs");
     let ready = server.wait_ready();
     if ready.is_ok() {
         let mut client = connect(&server);

@@ -1,5 +1,6 @@
-//! The real server, killed at random moments while clients write: after each restart everything that was
-//! acknowledged, or seen by a read, is there; nothing removed comes back; versions only grow.
+//! The real server, killed at random moments while clients write: after each restart everything
+//! that was acknowledged, or seen by a read, is there; nothing removed comes back; versions only
+//! grow.
 //!
 //! `SPRAT_KILLS` says how many kills in all (`make kills`: 1000).
 
@@ -69,7 +70,8 @@ impl Trial {
     fn run(&self) {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let mut random = Chance::new(self.seed);
-        let mut writers: Vec<Writer> = (0..WRITERS).map(|number| Writer::new(number, random.draw())).collect();
+        let mut writers: Vec<Writer> =
+            (0..WRITERS).map(|number| Writer::new(number, random.draw())).collect();
         let mut counters = vec![Counter::default(); SHARED];
         let mut registers = vec![Register::default(); SHARED];
         let mut account = Account::default();
@@ -113,12 +115,17 @@ impl Trial {
     }
 
     fn start(&self, data: &Path) -> ServerProcess {
-        ServerProcess::start(data, &self.flags()).unwrap_or_else(|said| panic!("it does not start again: {said}"))
+        ServerProcess::start(data, &self.flags())
+            .unwrap_or_else(|said| panic!("it does not start again: {said}"))
     }
 
     fn tell(&self, writers: &[Writer], account: &Account) {
         let acknowledged: u64 = account.acknowledged;
-        let objects = writers.iter().flat_map(|writer| &writer.keys).filter(|owned| owned.certain.is_some()).count();
+        let objects = writers
+            .iter()
+            .flat_map(|writer| &writer.keys)
+            .filter(|owned| owned.certain.is_some())
+            .count();
         eprintln!(
             "{} over {}: {} kills ({} of them during the start), {acknowledged} answers, {} MB written, {} changes of unknown \
              fate ({} of them kept), {} segments cleaned, {objects} objects at the end: every promise held",
@@ -132,7 +139,10 @@ impl Trial {
             account.cleaned,
         );
         if self.kills >= 20 {
-            assert!(acknowledged > 1000 && account.unknown > 0, "too little happened to prove anything");
+            assert!(
+                acknowledged > 1000 && account.unknown > 0,
+                "too little happened to prove anything"
+            );
         }
     }
 }
@@ -151,7 +161,11 @@ fn all_of(client: &mut Client, table: Table) -> Found {
         for row in page.rows {
             let (key, version) = (row.key.clone(), row.version);
             let twice = found.insert(row.key.clone(), row);
-            assert!(twice.is_none(), "a scan gave {} twice: {version}", String::from_utf8_lossy(&key));
+            assert!(
+                twice.is_none(),
+                "a scan gave {} twice: {version}",
+                String::from_utf8_lossy(&key)
+            );
         }
         after = page.next;
         if after.is_none() {
@@ -161,7 +175,13 @@ fn all_of(client: &mut Client, table: Table) -> Found {
 }
 
 /// Lets writers write for a while, and kills the server under them.
-fn live(server: &mut ServerProcess, table: Table, writers: &mut [Writer], life: Duration, account: &mut Account) {
+fn live(
+    server: &mut ServerProcess,
+    table: Table,
+    writers: &mut [Writer],
+    life: Duration,
+    account: &mut Account,
+) {
     let signals = Signals::new(writers.len());
     let coordinator = server.coordinator.clone();
     thread::scope(|scope| {
@@ -173,7 +193,8 @@ fn live(server: &mut ServerProcess, table: Table, writers: &mut [Writer], life: 
         thread::park_timeout(life);
         let (mut client, _) = connect(server);
         let counters = client.server_stats(&server.listen).expect("counters");
-        let count = |name| counters.iter().find(|counter| counter.name == name).expect("known").value;
+        let count =
+            |name| counters.iter().find(|counter| counter.name == name).expect("known").value;
         assert_eq!(count("writes_stopped"), 0);
         account.cleaned += count("cleaner_combined_segments_total");
         signals.killing.store(true, Ordering::Release);
@@ -215,6 +236,7 @@ fn check(
         let row = take(&mut found, &name);
         register.check(&name, row.as_ref().map(|row| (row.version, &row.value[..])));
     }
-    let strays: Vec<_> = found.keys().map(|key| String::from_utf8_lossy(key).into_owned()).collect();
+    let strays: Vec<_> =
+        found.keys().map(|key| String::from_utf8_lossy(key).into_owned()).collect();
     assert!(strays.is_empty(), "keys that nobody wrote: {strays:?}");
 }

@@ -55,7 +55,8 @@ impl Owned {
             return;
         }
         match (seen, self.pending) {
-            // Reads that began before this one ended may still tell of the state before: `changes` sets them apart.
+            // Reads that began before this one ended may still tell of the state before: `changes`
+            // sets them apart.
             (None, Some(Intent::Remove)) => {
                 self.certain = None;
                 self.changes += 1;
@@ -82,7 +83,11 @@ impl Owned {
             (Intent::Put(value), Some(version)) => {
                 // A read may have seen it first.
                 let seen = self.certain == Some((version, value));
-                assert!(seen || version > self.floor, "{name}: version {version} after {}", self.floor);
+                assert!(
+                    seen || version > self.floor,
+                    "{name}: version {version} after {}",
+                    self.floor
+                );
                 self.floor = version;
                 self.certain = Some((version, value));
             }
@@ -119,14 +124,20 @@ impl Counter {
     /// After a restart: checks, and goes on from what is there.
     pub(crate) fn check(&mut self, name: &str, found: Option<(u64, &[u8])>) {
         let (version, sum) = match found {
-            Some((version, bytes)) => (version, i64::from_le_bytes(bytes.try_into().expect("a number"))),
+            Some((version, bytes)) => {
+                (version, i64::from_le_bytes(bytes.try_into().expect("a number")))
+            }
             None => (0, 0),
         };
         let least = i64::try_from(self.acknowledged).expect("few");
         let most = i64::try_from(self.acknowledged + self.unknown).expect("few");
         assert!((least..=most).contains(&sum), "{name}: {sum} is not within {least} and {most}");
-        assert!(sum >= self.sum && version >= self.version, "{name}: went back to {sum}, version {version}: {self:?}");
-        *self = Self { acknowledged: u64::try_from(sum).expect("positive"), unknown: 0, sum, version };
+        assert!(
+            sum >= self.sum && version >= self.version,
+            "{name}: went back to {sum}, version {version}: {self:?}"
+        );
+        *self =
+            Self { acknowledged: u64::try_from(sum).expect("positive"), unknown: 0, sum, version };
     }
 }
 
@@ -143,7 +154,9 @@ pub(crate) struct Register {
 
 impl Register {
     pub(crate) fn merge(&mut self, other: Self) {
-        if other.certain.as_ref().map(|(version, _)| *version) > self.certain.as_ref().map(|(version, _)| *version) {
+        if other.certain.as_ref().map(|(version, _)| *version)
+            > self.certain.as_ref().map(|(version, _)| *version)
+        {
             self.certain = other.certain;
         }
         self.unknown.extend(other.unknown);
@@ -159,11 +172,17 @@ impl Register {
         let (version, bytes) = found.unwrap_or((0, b""));
         assert!(version >= promised, "{name}: went back from version {promised} to {version}");
         if version > promised {
-            assert!(self.unknown.iter().any(|value| value == bytes), "{name}: a value that nobody wrote");
+            assert!(
+                self.unknown.iter().any(|value| value == bytes),
+                "{name}: a value that nobody wrote"
+            );
         } else if let Some((_, value)) = &self.certain {
             assert_eq!(bytes, value, "{name}: another value under the same version");
         }
-        *self = Self { certain: found.map(|(version, bytes)| (version, bytes.to_vec())), ..Self::default() };
+        *self = Self {
+            certain: found.map(|(version, bytes)| (version, bytes.to_vec())),
+            ..Self::default()
+        };
     }
 }
 

@@ -69,7 +69,11 @@ pub(crate) struct Signals {
 
 impl Signals {
     pub(crate) fn new(writers: usize) -> Self {
-        Self { connected: Barrier::new(writers + 1), killing: AtomicBool::new(false), gone: AtomicBool::new(false) }
+        Self {
+            connected: Barrier::new(writers + 1),
+            killing: AtomicBool::new(false),
+            gone: AtomicBool::new(false),
+        }
     }
 }
 
@@ -113,7 +117,11 @@ impl Writer {
                 self.submit(&mut core, now, table);
             }
             core.poll(now, &mut |tag, answer| {
-                let copy = answer.map(|a| Told { status: a.status, number: a.number, body: a.body.to_vec() });
+                let copy = answer.map(|a| Told {
+                    status: a.status,
+                    number: a.number,
+                    body: a.body.to_vec(),
+                });
                 told.push((tag, copy));
             })
             .expect("a loopback socket works");
@@ -132,7 +140,10 @@ impl Writer {
                     Ok(answer) => self.answered(flight, &answer),
                     Err(error) => {
                         // Loss is lawful only once the kill has begun.
-                        assert!(signals.killing.load(Ordering::Acquire), "while the server lived: {error}");
+                        assert!(
+                            signals.killing.load(Ordering::Acquire),
+                            "while the server lived: {error}"
+                        );
                         let unknown = error.is_indeterminate()
                             || matches!(error, Error::Timeout { .. } | Error::Recovering { .. });
                         assert!(unknown, "{error}");
@@ -153,7 +164,10 @@ impl Writer {
             0..4 => {
                 let counter = self.random.index(SHARED);
                 name = format!("counter {counter}");
-                (Flight::Increment(counter), Request::IncrementI64 { table, key: name.as_bytes(), delta: 1 })
+                (
+                    Flight::Increment(counter),
+                    Request::IncrementI64 { table, key: name.as_bytes(), delta: 1 },
+                )
             }
             4..8 => {
                 let register = self.random.index(SHARED);
@@ -219,7 +233,9 @@ impl Writer {
                 if owned.changes == changes {
                     let seen = (status == Status::Ok).then_some((number, &body[..]));
                     // A change that was under way when the read began may have ended since.
-                    if owned.pending.is_some() || owned.certain.map(|(version, _)| version) == seen.map(|(v, _)| v) {
+                    if owned.pending.is_some()
+                        || owned.certain.map(|(version, _)| version) == seen.map(|(v, _)| v)
+                    {
                         owned.saw(&key_name(self.number, key), seen);
                     }
                 }
@@ -228,12 +244,14 @@ impl Writer {
                 assert_eq!(status, Status::Ok);
                 let counter = &mut self.counters[counter];
                 counter.acknowledged += 1;
-                counter.sum = counter.sum.max(i64::from_le_bytes(body[..].try_into().expect("a number")));
+                counter.sum =
+                    counter.sum.max(i64::from_le_bytes(body[..].try_into().expect("a number")));
                 counter.version = counter.version.max(number);
             }
             Flight::Replace { register, value } => {
                 assert!(matches!(status, Status::Ok | Status::Conflict), "replace: {status:?}");
-                self.believed[register] = if number == 0 { Condition::Absent } else { Condition::Version(number) };
+                self.believed[register] =
+                    if number == 0 { Condition::Absent } else { Condition::Version(number) };
                 let register = &mut self.registers[register];
                 if status == Status::Ok {
                     register.versions.push(number);

@@ -55,7 +55,8 @@ impl Cluster {
     /// Starts one; `None`, which is told, where there can be none.
     pub(crate) fn start(test: &str) -> Option<Self> {
         let servers = (0..SERVERS).map(|server| format!("s{server}"));
-        let machines: Vec<_> = ["coordinator".to_owned(), "clients".to_owned()].into_iter().chain(servers).collect();
+        let machines: Vec<_> =
+            ["coordinator".to_owned(), "clients".to_owned()].into_iter().chain(servers).collect();
         let network = Network::make(test, &machines)?;
         let dir = tempfile::tempdir().expect("a directory");
         let path = |name: &str| dir.path().join(name).to_str().expect("text").to_owned();
@@ -67,11 +68,20 @@ impl Cluster {
         let own = sprat();
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &network.namespace(COORDINATOR)]).arg(own.get_program());
-        command.args(["coordinator", "-C", &coordinator(), "--data", &path("metadata"), "--identity", &path("server")]);
+        command.args([
+            "coordinator",
+            "-C",
+            &coordinator(),
+            "--data",
+            &path("metadata"),
+            "--identity",
+            &path("server"),
+        ]);
         command.env_remove("SPRAT_COORDINATOR").env_remove("SPRAT_IDENTITY").stdin(Stdio::null());
         let process = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("ip runs");
         let clients = Clients { door: network.door(CLIENTS), admin };
-        let mut cluster = Self { servers: Vec::new(), _coordinator: Mortal(process), clients, network, dir };
+        let mut cluster =
+            Self { servers: Vec::new(), _coordinator: Mortal(process), clients, network, dir };
         for server in 0..SERVERS {
             let started = cluster.start_server(server);
             cluster.servers.push(started);
@@ -83,7 +93,10 @@ impl Cluster {
         let path = |name: &str| self.dir.path().join(name).to_str().expect("text").to_owned();
         let within = ["ip", "netns", "exec", &self.network.namespace(machine(server))];
         let (at, listen, identity) = (coordinator(), locator(server), path("server"));
-        let flags = ["-C", &at, "-L", &listen, "-r", COPIES, "--memory", "64M", "--disk", "1G", "--idle", "sleep"];
+        let flags = [
+            "-C", &at, "-L", &listen, "-r", COPIES, "--memory", "64M", "--disk", "1G", "--idle",
+            "sleep",
+        ];
         let flags = [&flags[..], &["--durability", "buffered", "--identity", &identity]].concat();
         let data = self.dir.path().join(server.to_string());
         ServerProcess::start_within(&within, &data, &flags).unwrap_or_else(|said| panic!("{said}"))
@@ -106,21 +119,29 @@ impl Clients {
     pub(crate) fn client(&self) -> (Client, Vec<Table>) {
         let mut client = self.connect(PATIENCE);
         let names = (0..TABLES).map(|table| format!("table {table}"));
-        let tables = names.map(|name| client.create_table(&name).expect("a server is there")).collect();
+        let tables =
+            names.map(|name| client.create_table(&name).expect("a server is there")).collect();
         (client, tables)
     }
 
     fn connect(&self, timeout: Duration) -> Client {
         let identity = Some(Arc::clone(&self.admin));
-        let options = Options { coordinator: coordinator(), timeout, identity, ..Options::default() };
+        let options =
+            Options { coordinator: coordinator(), timeout, identity, ..Options::default() };
         Client::connect(&options).expect("locators")
     }
 
-    /// What a server counts, by its counter's name, zero if it has none of that name; `None` when it does not answer soon.
+    /// What a server counts, by its counter's name, zero if it has none of that name; `None` when
+    /// it does not answer soon.
     pub(crate) fn counter(&self, server: usize, name: &str) -> Option<u64> {
         self.on(|| {
             let counters = self.connect(SOON).server_stats(&locator(server)).ok()?;
-            Some(counters.iter().find(|counter| counter.name == name).map_or(0, |counter| counter.value))
+            Some(
+                counters
+                    .iter()
+                    .find(|counter| counter.name == name)
+                    .map_or(0, |counter| counter.value),
+            )
         })
     }
 

@@ -36,7 +36,8 @@ impl Load {
         std::mem::take(&mut self.gap.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// One adds one to the counter of each table, and writes a key of each, over and over; every addition counts once, no write fails.
+    /// One adds one to the counter of each table, and writes a key of each, over and over; every
+    /// addition counts once, no write fails.
     fn raise(&self, clients: &Clients) {
         let (mut client, tables) = clients.client();
         let (mut last, mut known) = (Instant::now(), BTreeMap::new());
@@ -45,7 +46,10 @@ impl Load {
                 break;
             }
             for &table in &tables {
-                let sum = client.increment_i64(table, b"counter", 1).expect("it is tried until it is done").0;
+                let sum = client
+                    .increment_i64(table, b"counter", 1)
+                    .expect("it is tried until it is done")
+                    .0;
                 assert_eq!(sum.cast_unsigned(), turn, "each counts once");
                 let key = (turn % KEYS).to_le_bytes();
                 client.put(table, &key, &turn.to_le_bytes()).expect("it is tried until it is done");
@@ -57,12 +61,19 @@ impl Load {
             self.raised.store(turn, Ordering::Release);
         }
         for ((table, key), turn) in known {
-            let found = client.get(sprat_client::Table(table), &key).expect("it is tried until it is answered");
-            assert_eq!(found.map(|object| object.value), Some(turn.to_le_bytes().to_vec()), "what was acknowledged");
+            let found = client
+                .get(sprat_client::Table(table), &key)
+                .expect("it is tried until it is answered");
+            assert_eq!(
+                found.map(|object| object.value),
+                Some(turn.to_le_bytes().to_vec()),
+                "what was acknowledged"
+            );
         }
     }
 
-    /// Another reads the counters: what was told to anybody before a read began is the least that it may give.
+    /// Another reads the counters: what was told to anybody before a read began is the least that
+    /// it may give.
     fn look(&self, clients: &Clients) {
         let (mut client, tables) = clients.client();
         while !self.ends.load(Ordering::Acquire) {
@@ -70,7 +81,9 @@ impl Load {
                 let least = self.raised();
                 match client.get(table, b"counter") {
                     Ok(found) => {
-                        let found = found.map_or(0, |object| u64::from_le_bytes(object.value.try_into().expect("8 B")));
+                        let found = found.map_or(0, |object| {
+                            u64::from_le_bytes(object.value.try_into().expect("8 B"))
+                        });
                         assert!(found >= least, "{found} was read after {least} was told");
                         self.looks.fetch_add(1, Ordering::Relaxed);
                     }
@@ -91,13 +104,15 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// Has clients at work while `faults` does its part, and until some time behind it; they must have seen nothing wrong. Returns how high
-/// every counter is at least.
+/// Has clients at work while `faults` does its part, and until some time behind it; they must have
+/// seen nothing wrong. Returns how high every counter is at least.
 pub(crate) fn under_load(clients: &Clients, faults: impl FnOnce(&Load)) -> u64 {
     let load = Load::default();
     thread::scope(|scope| {
-        let workers =
-            [scope.spawn(|| clients.on(|| load.raise(clients))), scope.spawn(|| clients.on(|| load.look(clients)))];
+        let workers = [
+            scope.spawn(|| clients.on(|| load.raise(clients))),
+            scope.spawn(|| clients.on(|| load.look(clients))),
+        ];
         {
             let _ends = Ends(&load);
             pause(Duration::from_millis(500));

@@ -1,6 +1,7 @@
-//! A cluster of real processes, each on a machine of its own, whose network fails: cables are pulled, packets get through in one
-//! direction only, two servers lose each other, one stands still while requests lie before it. No acknowledged change is lost, none
-//! counts twice, no read goes back.
+//! A cluster of real processes, each on a machine of its own, whose network fails: cables are
+//! pulled, packets get through in one direction only, two servers lose each other, one stands still
+//! while requests lie before it. No acknowledged change is lost, none counts twice, no read goes
+//! back.
 
 mod cluster;
 mod load;
@@ -39,9 +40,14 @@ fn a_master_whose_cable_is_pulled_is_replaced_and_begins_anew() {
         until("changes go on without it", || load.raised() > before + 10);
         eprintln!("longest time without a change, a cable pulled: {:?}", load.gap());
         cluster.network.plug(machine(0), true);
-        let anew = until("it begins anew", || cluster.clients.counter(0, "declared_dead_total") == Some(1));
+        let anew = until("it begins anew", || {
+            cluster.clients.counter(0, "declared_dead_total") == Some(1)
+        });
         pause(Duration::from_secs(1));
-        eprintln!("begun anew after {anew:?}; longest time without a change since: {:?}", load.gap());
+        eprintln!(
+            "begun anew after {anew:?}; longest time without a change since: {:?}",
+            load.gap()
+        );
     });
     whoever_began_anew_counts(cluster, 0, raised);
 }
@@ -59,7 +65,8 @@ fn a_master_that_the_coordinator_hears_no_more_is_replaced() {
         cluster.network.cut(machine(0), COORDINATOR, false);
         until("it begins anew", || cluster.clients.counter(0, "declared_dead_total") == Some(1));
         eprintln!("longest time without a change, questions lost: {:?}", load.gap());
-        // What it asks arrives, answers are lost: it has no lease and answers nobody, whether or not it is taken for dead.
+        // What it asks arrives, answers are lost: it has no lease and answers nobody, whether or
+        // not it is taken for dead.
         cluster.network.cut(COORDINATOR, machine(1), true);
         pause(Duration::from_millis(1500));
         cluster.network.cut(COORDINATOR, machine(1), false);
@@ -99,39 +106,58 @@ fn two_servers_that_lose_each_other_do_without() {
     }
 }
 
-/// A client that still takes the stopped server for the master sends its reads after another was told of a change. They lie there
-/// when the server goes on, with a lease that is over.
+/// A client that still takes the stopped server for the master sends its reads after another was
+/// told of a change. They lie there when the server goes on, with a lease that is over.
 #[test]
 fn requests_that_lie_before_a_stopped_master_get_no_old_answers() {
     const READERS: usize = 4;
     const READS: usize = 8;
     let _alone = alone();
     let Some(cluster) = Cluster::start("stopped") else { return };
-    let (clients, servers) = (&cluster.clients, cluster.servers.iter().map(ServerProcess::pid).collect::<Vec<_>>());
+    let (clients, servers) =
+        (&cluster.clients, cluster.servers.iter().map(ServerProcess::pid).collect::<Vec<_>>());
     clients.on(|| {
         let (mut writer, tables) = clients.client();
         let mut deaths = [0; SERVERS];
         let keys: Vec<[u8; 8]> = (0..32u64).map(u64::to_le_bytes).collect();
         for (turn, victim) in (1..).zip([0, 1, 0]) {
-            for (&table, key) in tables.iter().flat_map(|table| keys.iter().map(move |key| (table, key))) {
-                assert_eq!(writer.increment_i64(table, key, 1).expect("it is answered").0, 2 * turn - 1);
+            for (&table, key) in
+                tables.iter().flat_map(|table| keys.iter().map(move |key| (table, key)))
+            {
+                assert_eq!(
+                    writer.increment_i64(table, key, 1).expect("it is answered").0,
+                    2 * turn - 1
+                );
             }
             // Each knows who has what.
             let mut readers: Vec<_> = (0..READERS).map(|_| clients.client().0).collect();
             for reader in &mut readers {
-                for (&table, key) in tables.iter().flat_map(|table| keys.iter().map(move |key| (table, key))) {
+                for (&table, key) in
+                    tables.iter().flat_map(|table| keys.iter().map(move |key| (table, key)))
+                {
                     reader.get(table, key).expect("it is answered").expect("it is there");
                 }
             }
             kill_process(servers[victim], Signal::STOP).expect("it runs");
-            for (&table, key) in tables.iter().flat_map(|table| keys.iter().map(move |key| (table, key))) {
-                assert_eq!(writer.increment_i64(table, key, 1).expect("others take over").0, 2 * turn);
+            for (&table, key) in
+                tables.iter().flat_map(|table| keys.iter().map(move |key| (table, key)))
+            {
+                assert_eq!(
+                    writer.increment_i64(table, key, 1).expect("others take over").0,
+                    2 * turn
+                );
             }
             let mut asked = Vec::new();
             for reader in &mut readers {
                 let keys = keys.iter().take(READS);
-                for (&table, key) in keys.flat_map(|key| tables.iter().map(move |table| (table, key))) {
-                    asked.push(reader.submit(&Request::Read { table: table.0, key }).expect("there is room"));
+                for (&table, key) in
+                    keys.flat_map(|key| tables.iter().map(move |table| (table, key)))
+                {
+                    asked.push(
+                        reader
+                            .submit(&Request::Read { table: table.0, key })
+                            .expect("there is room"),
+                    );
                 }
             }
             let each = asked.len() / readers.len();
@@ -152,13 +178,16 @@ fn requests_that_lie_before_a_stopped_master_get_no_old_answers() {
             }
             assert!(answered > 0, "somebody answers");
             deaths[victim] += 1;
-            until("it begins anew", || clients.counter(victim, "declared_dead_total") == Some(deaths[victim]));
+            until("it begins anew", || {
+                clients.counter(victim, "declared_dead_total") == Some(deaths[victim])
+            });
             pause(Duration::from_millis(500));
         }
     });
 }
 
-/// One that began anew keeps for others what these need: another, that was never away, goes for good, and everything is there.
+/// One that began anew keeps for others what these need: another, that was never away, goes for
+/// good, and everything is there.
 fn whoever_began_anew_counts(mut cluster: Cluster, anew: usize, raised: u64) {
     until("every segment has its replicas", || {
         (0..SERVERS).all(|server| cluster.clients.counter(server, "segments_short") == Some(0))

@@ -1,8 +1,10 @@
-//! Machines of a test's own, each a network namespace with an interface, and a router between them that can be told to lose
-//! what goes one way. Nothing of it is left when it is dropped.
+//! Machines of a test's own, each a network namespace with an interface, and a router between them
+//! that can be told to lose what goes one way. Nothing of it is left when it is dropped.
 
 use crate::partitions::support::{ip, skip};
-use sprat_lab::hosts::{Cable, End, Host, Interface, Plan, Route, Standing, StateDir, missing_privileges, within};
+use sprat_lab::hosts::{
+    Cable, End, Host, Interface, Plan, Route, Standing, StateDir, missing_privileges, within,
+};
 use std::fs::File;
 use std::os::fd::AsFd as _;
 
@@ -53,7 +55,8 @@ impl Network {
             cables.push(Cable { ends: [end(ROUTER, port), end(number, "eth0".to_owned())] });
         }
         let plan = Plan { name: lab.clone(), hosts, cables };
-        let mut standing = Standing::make(plan, &StateDir::at(state.path().join("labs"))).expect("a lab");
+        let mut standing =
+            Standing::make(plan, &StateDir::at(state.path().join("labs"))).expect("a lab");
         standing.configure().expect("interfaces");
         Some(Self { standing, lab, _state: state })
     }
@@ -77,7 +80,8 @@ impl Network {
     /// Loses all that one machine sends to the other, or no more. What the other sends arrives.
     pub(crate) fn cut(&self, from: usize, to: usize, cut: bool) {
         let (word, router) = (if cut { "add" } else { "delete" }, self.namespace(ROUTER));
-        ip(&["-n", &router, "rule", word, "from", &address(from), "to", &address(to), "blackhole"]).expect("a rule");
+        ip(&["-n", &router, "rule", word, "from", &address(from), "to", &address(to), "blackhole"])
+            .expect("a rule");
     }
 }
 

@@ -1,4 +1,5 @@
-//! Kills of either end of a transfer, at any moment: whatever happens, the file is exact, or not there.
+//! Kills of either end of a transfer, at any moment: whatever happens, the file is exact, or not
+//! there.
 
 use std::fs;
 use std::path::Path;
@@ -42,7 +43,8 @@ pub(crate) fn kill_either_end(ends: &Ends<'_>) {
             if done >= kills || client.try_wait().unwrap().is_some() {
                 let output = client.wait_with_output().unwrap();
                 if output.status.code() == Some(NOBODY) {
-                    // Of a server that was killed before it was first asked nobody knows that it will be back.
+                    // Of a server that was killed before it was first asked nobody knows that it
+                    // will be back.
                     client = (ends.transfer)(whole);
                     continue;
                 }

@@ -21,8 +21,8 @@ pub(crate) const COORDINATOR: &str = "tcp:host=127.0.0.1,port=0";
 pub(crate) const UDP: &str = "fast+udp:host=127.0.0.1,port=0";
 pub(crate) const TCP: &str = "tcp:host=127.0.0.1,port=0";
 
-/// Lock of the tests that spin on cores of their own, or pull clusters apart: two at a time would take
-/// each other's processors.
+/// Lock of the tests that spin on cores of their own, or pull clusters apart: two at a time would
+/// take each other's processors.
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -106,11 +106,16 @@ impl ServerProcess {
         server.wait_ready().map(|()| server)
     }
 
-    /// The same, by another program that runs what it is given behind its own arguments, in its own process.
+    /// The same, by another program that runs what it is given behind its own arguments, in its own
+    /// process.
     ///
     /// # Errors
     /// As [`start`](Self::start).
-    pub(crate) fn start_within(program: &[&str], data: &Path, flags: &[&str]) -> Result<Self, String> {
+    pub(crate) fn start_within(
+        program: &[&str],
+        data: &Path,
+        flags: &[&str],
+    ) -> Result<Self, String> {
         let mut command = Command::new(program[0]);
         command
             .args(&program[1..])
@@ -153,7 +158,13 @@ impl ServerProcess {
                 }
             }
         });
-        Self { child, lines, said: String::new(), coordinator: String::new(), listen: String::new() }
+        Self {
+            child,
+            lines,
+            said: String::new(),
+            coordinator: String::new(),
+            listen: String::new(),
+        }
     }
 
     /// Waits until it is ready.
@@ -170,7 +181,8 @@ impl ServerProcess {
                     let Some(rest) = line.strip_prefix("sprat: ready at ") else { continue };
                     let mut parts = rest.split("; ");
                     self.listen = parts.next().unwrap_or_default().to_owned();
-                    let coordinator = parts.next().and_then(|part| part.strip_prefix("coordinator at "));
+                    let coordinator =
+                        parts.next().and_then(|part| part.strip_prefix("coordinator at "));
                     self.coordinator = coordinator.expect("the line names both").to_owned();
                     return Ok(());
                 }
@@ -178,7 +190,9 @@ impl ServerProcess {
                     let status = self.child.wait().expect("ours");
                     return Err(format!("{}{status}", self.said));
                 }
-                Err(RecvTimeoutError::Timeout) => panic!("neither ready nor ended; it said: {}", self.said),
+                Err(RecvTimeoutError::Timeout) => {
+                    panic!("neither ready nor ended; it said: {}", self.said)
+                }
             }
         }
     }
@@ -234,7 +248,9 @@ impl Drop for ServerProcess {
 /// Reads all of a reader, of which there is less than a gigabyte.
 pub(crate) fn read_all(path: &Path) -> Vec<u8> {
     let mut bytes = Vec::new();
-    std::fs::File::open(path).and_then(|mut file| file.read_to_end(&mut bytes)).expect("it can be read");
+    std::fs::File::open(path)
+        .and_then(|mut file| file.read_to_end(&mut bytes))
+        .expect("it can be read");
     bytes
 }
 
@@ -243,7 +259,11 @@ pub(crate) fn ip(args: &[&str]) -> Result<(), String> {
     let output = Command::new("ip").args(args).output().map_err(|error| format!("ip: {error}"))?;
     match output.status.success() {
         true => Ok(()),
-        false => Err(format!("ip {}: {}", args.join(" "), String::from_utf8_lossy(&output.stderr).trim())),
+        false => Err(format!(
+            "ip {}: {}",
+            args.join(" "),
+            String::from_utf8_lossy(&output.stderr).trim()
+        )),
     }
 }
 

@@ -15,12 +15,18 @@ pub(crate) struct Rack {
 }
 
 impl Rack {
-    /// One that is not described yet; none where it cannot be on this machine. `what` says what is left out then, `letter` begins its name.
+    /// One that is not described yet; none where it cannot be on this machine. `what` says what is
+    /// left out then, `letter` begins its name.
     pub(crate) fn new(what: &str, letter: char) -> Option<Self> {
-        let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../target/tools").canonicalize();
-        let whole = |tools: &PathBuf| tools.join("cassandra/lib").exists() && tools.join("ansible").exists();
+        let tools =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../target/tools").canonicalize();
+        let whole = |tools: &PathBuf| {
+            tools.join("cassandra/lib").exists() && tools.join("ansible").exists()
+        };
         let Some(tools) = tools.ok().filter(whole) else {
-            skip(&format!("{what}: Cassandra's jars or Ansible are not here (scripts/setup fetches them)"));
+            skip(&format!(
+                "{what}: Cassandra's jars or Ansible are not here (scripts/setup fetches them)"
+            ));
             return None;
         };
         if !sprat_lab::hosts::missing_privileges().is_empty() {
@@ -51,7 +57,12 @@ impl Rack {
             .env("SPRAT_ANSIBLE", self.tools.join("ansible"))
             .env("SPRAT_CASSANDRA", self.tools.join("cassandra/lib"));
         let (words, more) = what.split_at(1 + usize::from(what[0] == "rolling"));
-        command.arg("rack").args(words).arg(self.folder.path().join("rack.toml")).args(more).arg("--local");
+        command
+            .arg("rack")
+            .args(words)
+            .arg(self.folder.path().join("rack.toml"))
+            .args(more)
+            .arg("--local");
         command.arg("--state").arg(self.folder.path().join("rack"));
         command
     }
@@ -78,8 +89,13 @@ impl Rack {
     /// How many things of each server a command changes.
     #[track_caller]
     pub(crate) fn changes(&self, what: &[&str]) -> Vec<u64> {
-        let told: Value = serde_json::from_str(&self.ok(&[what, &["--json"]].concat())).expect("JSON");
-        told.as_array().expect("servers").iter().map(|host| host["changed"].as_u64().expect("a number")).collect()
+        let told: Value =
+            serde_json::from_str(&self.ok(&[what, &["--json"]].concat())).expect("JSON");
+        told.as_array()
+            .expect("servers")
+            .iter()
+            .map(|host| host["changed"].as_u64().expect("a number"))
+            .collect()
     }
 
     pub(crate) fn home(&self, host: &str) -> PathBuf {
@@ -102,13 +118,16 @@ impl Rack {
         sprat_lab::hosts::within(namespace, work).expect("a thread")
     }
 
-    /// The exit code of `status`, and of each instance what it is called, its process and its state.
+    /// The exit code of `status`, and of each instance what it is called, its process and its
+    /// state.
     pub(crate) fn statuses(&self) -> (Option<i32>, Vec<[String; 3]>) {
         let ran = self.run(&["status", "--json"]);
-        let told: Value = serde_json::from_slice(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {ran:?}"));
+        let told: Value =
+            serde_json::from_slice(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {ran:?}"));
         let word = |value: &Value| value.as_str().unwrap_or("-").to_owned();
         let all = told["instances"].as_array().expect("all of them");
-        let one = |one: &Value| [word(&one["name"]), word(&one["process"]), word(&one["node"]["state"])];
+        let one =
+            |one: &Value| [word(&one["name"]), word(&one["process"]), word(&one["node"]["state"])];
         (ran.status.code(), all.iter().map(one).collect())
     }
 }

@@ -18,7 +18,8 @@ pub const MAX_VALUE_BYTES: usize = 8 << 20;
 pub enum Choice {
     /// Each as often as any.
     Uniform,
-    /// The k-th most wanted in proportion to k^-exponent (0.99 is customary), the wanted ones spread over the keys.
+    /// The k-th most wanted in proportion to k^-exponent (0.99 is customary), the wanted ones
+    /// spread over the keys.
     Zipf(f64),
 }
 
@@ -56,7 +57,8 @@ impl Chooser {
     }
 }
 
-/// Ranks 1..=n in proportion to rank^-exponent, by rejection-inversion (Hörmann and Derflinger, 1996): exact, no table.
+/// Ranks 1..=n in proportion to rank^-exponent, by rejection-inversion (Hörmann and Derflinger,
+/// 1996): exact, no table.
 #[derive(Clone, Debug)]
 pub struct Zipf {
     ranks: f64,
@@ -70,7 +72,10 @@ impl Zipf {
     /// For ranks 1..=`ranks` and an exponent above 0.
     #[must_use]
     pub fn new(ranks: u64, exponent: f64) -> Self {
-        assert!(ranks > 0 && exponent > 0.0 && exponent.is_finite(), "zipf of {ranks} ranks, exponent {exponent}");
+        assert!(
+            ranks > 0 && exponent > 0.0 && exponent.is_finite(),
+            "zipf of {ranks} ranks, exponent {exponent}"
+        );
         let mut zipf = Self { ranks: ranks as f64, exponent, first: 0.0, last: 0.0, sure: 0.0 };
         zipf.first = zipf.integral(1.5) - 1.0;
         zipf.last = zipf.integral(zipf.ranks + 0.5);
@@ -107,12 +112,17 @@ impl Zipf {
     }
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to 1..=ranks, a u64, just before")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "clamped to 1..=ranks, a u64, just before"
+)]
 fn whole(rank: f64) -> u64 {
     rank as u64
 }
 
-/// Writes key number `number` into `key`, padded to its length (20 to 250 bytes): printable, no spaces, all distinct.
+/// Writes key number `number` into `key`, padded to its length (20 to 250 bytes): printable, no
+/// spaces, all distinct.
 pub fn write_key(number: u64, key: &mut [u8]) {
     assert!((MIN_KEY_BYTES..=MAX_KEY_BYTES).contains(&key.len()), "a key of {} bytes", key.len());
     let (mut rest, mut end) = (number, key.len());
@@ -122,7 +132,8 @@ pub fn write_key(number: u64, key: &mut [u8]) {
         rest /= 10;
     }
     key[..end].fill(b'0');
-    // Numbers of up to 19 digits leave the first byte free; the mark makes keys of the bench known as such.
+    // Numbers of up to 19 digits leave the first byte free; the mark makes keys of the bench known
+    // as such.
     if rest == 0 && number < 10_u64.pow(19) {
         key[0] = b'k';
     }

@@ -23,7 +23,8 @@ pub struct Measured {
     pub connections: usize,
     /// The load.
     pub plan: Plan,
-    /// Latencies from the (intended) start, of operations that started while it counted. Errors and misses too.
+    /// Latencies from the (intended) start, of operations that started while it counted. Errors
+    /// and misses too.
     pub latencies: Latencies,
     /// 100 ms periods, in order.
     pub periods: Vec<Period>,
@@ -35,7 +36,8 @@ pub struct Measured {
     pub misses: u64,
     /// Operations answered with an error, or with a value of the wrong length.
     pub errors: u64,
-    /// Operations never answered, or, in an open load, never even sent. They count in the latencies at the age they had reached.
+    /// Operations never answered, or, in an open load, never even sent. They count in the
+    /// latencies at the age they had reached.
     pub unfinished: u64,
 }
 
@@ -77,7 +79,8 @@ impl Measured {
     pub fn period_averages(&self) -> PeriodAverages {
         let busy = self.periods.iter().filter(|period| period.ops > 0);
         let averages = busy.clone().map(|period| period.latency_sum_ns as f64 / period.ops as f64);
-        let (ops, sum) = busy.fold((0, 0), |(ops, sum), period| (ops + period.ops, sum + period.latency_sum_ns));
+        let (ops, sum) =
+            busy.fold((0, 0), |(ops, sum), period| (ops + period.ops, sum + period.latency_sum_ns));
         if ops == 0 {
             return PeriodAverages::default();
         }
@@ -108,7 +111,8 @@ pub(super) struct Recorder {
 
 impl Recorder {
     pub(super) fn new(counts_from: u64, window: u64) -> Self {
-        let periods = usize::try_from(window.div_ceil(PERIOD_NS).clamp(1, MAX_PERIODS)).expect("at most 6,000");
+        let periods = usize::try_from(window.div_ceil(PERIOD_NS).clamp(1, MAX_PERIODS))
+            .expect("at most 6,000");
         Self {
             counts_from,
             window,
@@ -128,8 +132,11 @@ impl Recorder {
     /// An operation that (should have) started at `start` ended at `end`.
     pub(super) fn record(&mut self, start: u64, end: u64, outcome: Outcome) {
         let latency = end.saturating_sub(start);
-        if let Some(since) = end.checked_sub(self.counts_from).filter(|&since| since < self.window) {
-            let index = usize::try_from(since / PERIOD_NS).unwrap_or(usize::MAX).min(self.periods.len() - 1);
+        if let Some(since) = end.checked_sub(self.counts_from).filter(|&since| since < self.window)
+        {
+            let index = usize::try_from(since / PERIOD_NS)
+                .unwrap_or(usize::MAX)
+                .min(self.periods.len() - 1);
             self.periods[index].ops += 1;
             self.periods[index].latency_sum_ns += latency;
         }
@@ -143,7 +150,8 @@ impl Recorder {
         }
     }
 
-    /// An operation that (should have) started at `start` has not ended at `now`, and is waited for no more.
+    /// An operation that (should have) started at `start` has not ended at `now`, and is waited for
+    /// no more.
     pub(super) fn give_up(&mut self, start: u64, now: u64) {
         if start >= self.counts_from {
             self.latencies.record(now.saturating_sub(start));

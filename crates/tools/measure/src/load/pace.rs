@@ -47,15 +47,24 @@ impl Starts {
         let open = match pace {
             Pace::Closed => None,
             Pace::Open { rate, arrivals } => {
-                assert!(rate > 0.0 && rate.is_finite(), "an open load of {rate} operations a second");
-                Some(Schedule { next: from_ns as f64, gap: 1e9 / rate, arrivals, chance: Chance::new(seed) })
+                assert!(
+                    rate > 0.0 && rate.is_finite(),
+                    "an open load of {rate} operations a second"
+                );
+                Some(Schedule {
+                    next: from_ns as f64,
+                    gap: 1e9 / rate,
+                    arrivals,
+                    chance: Chance::new(seed),
+                })
             }
         };
         Self { open }
     }
 
-    /// The intended start of the next operation, if it is due by `now`. It is due again until [`take`](Self::take)n, so a
-    /// target that falls behind finds its backlog here, with the times at which each should have started.
+    /// The intended start of the next operation, if it is due by `now`. It is due again until
+    /// [`take`](Self::take)n, so a target that falls behind finds its backlog here, with the
+    /// times at which each should have started.
     pub(super) fn due(&self, now: u64) -> Option<u64> {
         match &self.open {
             None => Some(now),

@@ -39,7 +39,11 @@ pub fn preload(target: &mut dyn Target, workload: &Workload) -> Result<Duration>
 ///
 /// # Errors
 /// As [`preload`].
-pub fn preload_range(target: &mut dyn Target, workload: &Workload, numbers: Range<u64>) -> Result<Duration> {
+pub fn preload_range(
+    target: &mut dyn Target,
+    workload: &Workload,
+    numbers: Range<u64>,
+) -> Result<Duration> {
     let started = Instant::now();
     let values = Values::new(workload.value_bytes, workload.seed);
     let by_bytes = (MAX_BYTES_IN_FLIGHT / workload.value_bytes.max(1)).max(1);
@@ -53,7 +57,10 @@ pub fn preload_range(target: &mut dyn Target, workload: &Workload, numbers: Rang
     while answered < numbers.end {
         let waits = full.as_ref().is_some_and(|full: &Full| Instant::now() < full.retry_at);
         while !waits && in_flight < window {
-            let Some(number) = again.last().copied().or((sent < numbers.end).then_some(sent)) else { break };
+            let Some(number) = again.last().copied().or((sent < numbers.end).then_some(sent))
+            else {
+                break;
+            };
             write_key(number, key);
             let connection = usize::try_from(number % target.connections() as u64)?;
             if !target.submit(connection, &Op::Put { key, value: values.of(number) }, number)? {
@@ -66,13 +73,19 @@ pub fn preload_range(target: &mut dyn Target, workload: &Workload, numbers: Rang
         if !done.is_empty() || waits {
             last_answer = Instant::now();
         } else if last_answer.elapsed() > STALL {
-            bail!("{}: no answer for {STALL:?}, {answered} of {} written", target.name(), numbers.end);
+            bail!(
+                "{}: no answer for {STALL:?}, {answered} of {} written",
+                target.name(),
+                numbers.end
+            );
         }
         for completion in done.drain(..) {
             in_flight -= 1;
             match completion.outcome {
                 Outcome::Ok { .. } => (answered, full) = (answered + 1, None),
-                Outcome::Full if full.as_ref().is_none_or(|full| full.since.elapsed() < FULL_PATIENCE) => {
+                Outcome::Full
+                    if full.as_ref().is_none_or(|full| full.since.elapsed() < FULL_PATIENCE) =>
+                {
                     full = Some(Full::again(full));
                     again.push(completion.tag);
                 }

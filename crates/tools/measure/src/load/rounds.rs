@@ -1,4 +1,5 @@
-//! Several targets under the same load in one run, turn by turn, so that what drifts on the machine meets all alike.
+//! Several targets under the same load in one run, turn by turn, so that what drifts on the machine
+//! meets all alike.
 
 use crate::table::Table;
 use anyhow::{Context, Result};
@@ -36,7 +37,11 @@ impl Series {
         let mut figures: Vec<f64> = self.rounds.iter().map(figure).collect();
         figures.sort_by(f64::total_cmp);
         let middle = figures.len() / 2;
-        if figures.len() % 2 == 1 { figures[middle] } else { (figures[middle - 1] + figures[middle]) / 2.0 }
+        if figures.len() % 2 == 1 {
+            figures[middle]
+        } else {
+            (figures[middle - 1] + figures[middle]) / 2.0
+        }
     }
 
     /// The median over the rounds of a latency quantile, ns.
@@ -72,8 +77,10 @@ impl Series {
 /// As [`run`], with the entry's label.
 pub fn interleave(entries: &mut [Entry<'_>], rounds: usize) -> Result<Vec<Series>> {
     assert!(rounds > 0, "at least one round");
-    let mut series: Vec<Series> =
-        entries.iter().map(|entry| Series { label: entry.label.clone(), rounds: Vec::with_capacity(rounds) }).collect();
+    let mut series: Vec<Series> = entries
+        .iter()
+        .map(|entry| Series { label: entry.label.clone(), rounds: Vec::with_capacity(rounds) })
+        .collect();
     for round in 0..rounds {
         for turn in 0..entries.len() {
             let index = if round % 2 == 0 { turn } else { entries.len() - 1 - turn };
@@ -106,7 +113,17 @@ impl Results {
     /// The series as a table: medians of rounds.
     #[must_use]
     pub fn table(&self) -> Table {
-        let mut table = Table::new(&["system", "transport", "p50", "p90", "p99", "p99.9", "max", "ops", "errors"]);
+        let mut table = Table::new(&[
+            "system",
+            "transport",
+            "p50",
+            "p90",
+            "p99",
+            "p99.9",
+            "max",
+            "ops",
+            "errors",
+        ]);
         for series in &self.series {
             let quantile = |share| figure::time(series.quantile(share));
             table.row(vec![

@@ -14,13 +14,15 @@ use crate::target::{Completion, Op, Outcome, Target, Wait};
 /// Operations one run may have in flight.
 pub const MAX_IN_FLIGHT: usize = 65_536;
 
-/// How long a run waits, after its end, for answers that are due. What is still missing then is counted as unfinished.
+/// How long a run waits, after its end, for answers that are due. What is still missing then is
+/// counted as unfinished.
 pub const DRAIN: Duration = Duration::from_secs(5);
 
 /// Longest sleep for an answer: long enough to cost nothing, short enough to see the run's end.
 const NAP: Duration = Duration::from_secs(1);
 
-/// A sleeping generator wakes this long before the next start and spins: timers are late by as much.
+/// A sleeping generator wakes this long before the next start and spins: timers are late by as
+/// much.
 const SPIN_BEFORE_START: u64 = 150_000;
 
 /// What is asked for.
@@ -46,7 +48,15 @@ impl Workload {
     /// Reads of `value_bytes` under 30 B keys, uniformly from `keys`.
     #[must_use]
     pub fn reads(keys: u64, value_bytes: usize) -> Self {
-        Self { keys, key_bytes: 30, value_bytes, read_share: 1.0, pings: false, choice: Choice::Uniform, seed: 1 }
+        Self {
+            keys,
+            key_bytes: 30,
+            value_bytes,
+            read_share: 1.0,
+            pings: false,
+            choice: Choice::Uniform,
+            seed: 1,
+        }
     }
 
     /// The same with writes only.
@@ -84,7 +94,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// One client that waits for each answer, as a latency test has it: a fifth of a second to warm up, one second that counts.
+    /// One client that waits for each answer, as a latency test has it: a fifth of a second to warm
+    /// up, one second that counts.
     #[must_use]
     pub fn one_client(workload: Workload, wait: Wait) -> Self {
         Self {
@@ -157,7 +168,8 @@ pub fn run_by(target: &mut dyn Target, plan: &Plan, clock: &dyn Clock) -> Result
     loop {
         let now = clock.now();
         run.issue(target, now)?;
-        let patience = if plan.wait == Wait::Spin { Duration::ZERO } else { run.patience(clock.now()) };
+        let patience =
+            if plan.wait == Wait::Spin { Duration::ZERO } else { run.patience(clock.now()) };
         target.poll(patience, &mut done)?;
         let now = clock.now();
         for completion in done.drain(..) {
@@ -238,7 +250,8 @@ impl Run<'_> {
         self.slots.is_idle() && !backlog
     }
 
-    /// What has not ended counts with the age it has reached, so that a stall never looks like a success.
+    /// What has not ended counts with the age it has reached, so that a stall never looks like a
+    /// success.
     fn finish(mut self, target: &dyn Target, now: u64) -> Measured {
         for busy in self.slots.busy.iter().flatten() {
             self.recorder.give_up(busy.start, now);

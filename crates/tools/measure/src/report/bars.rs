@@ -19,11 +19,13 @@ const BOTTOM: f64 = 44.0;
 pub struct Bar {
     /// Its name, left of it.
     pub name: String,
-    /// The parts: which of the chart's kinds it is, and how long, in the axis' measure. Negative ones and what is no number count as 0.
+    /// The parts: which of the chart's kinds it is, and how long, in the axis' measure. Negative
+    /// ones and what is no number count as 0.
     pub parts: Vec<(usize, f64)>,
 }
 
-/// Horizontal bars over one linear axis that begins at 0, as an `<svg>` element, with a legend of `kinds` as an HTML list after it.
+/// Horizontal bars over one linear axis that begins at 0, as an `<svg>` element, with a legend of
+/// `kinds` as an HTML list after it.
 #[must_use]
 pub fn stacked(title: &str, kinds: &[&str], bars: &[Bar], label: impl Fn(f64) -> String) -> String {
     let long = |part: f64| if part.is_finite() { part.max(0.0) } else { 0.0 };
@@ -32,25 +34,40 @@ pub fn stacked(title: &str, kinds: &[&str], bars: &[Bar], label: impl Fn(f64) ->
     let bottom = TOP + STEP * bars.len() as f64;
     let height = bottom + BOTTOM;
     let across = |at: f64| LEFT + at / axis.to * (WIDTH - RIGHT - LEFT);
-    let mut svg = format!(r#"<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{}">"#, escape(title));
-    let mut add = |text: std::fmt::Arguments<'_>| svg.write_fmt(text).expect("a string takes every write");
+    let mut svg = format!(
+        r#"<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{}">"#,
+        escape(title)
+    );
+    let mut add =
+        |text: std::fmt::Arguments<'_>| svg.write_fmt(text).expect("a string takes every write");
     for tick in &axis.ticks {
         let (at, label) = (across(tick.at), escape(&tick.label));
         add(format_args!(r#"<path class="grid" d="M{at:.1} {TOP}V{bottom}"/>"#));
-        add(format_args!(r#"<text x="{at:.1}" y="{}" text-anchor="middle">{label}</text>"#, bottom + 18.0));
+        add(format_args!(
+            r#"<text x="{at:.1}" y="{}" text-anchor="middle">{label}</text>"#,
+            bottom + 18.0
+        ));
     }
     let middle = f64::midpoint(LEFT, WIDTH - RIGHT);
     let name = escape(title);
-    add(format_args!(r#"<text class="title" x="{middle}" y="{}" text-anchor="middle">{name}</text>"#, height - 6.0));
+    add(format_args!(
+        r#"<text class="title" x="{middle}" y="{}" text-anchor="middle">{name}</text>"#,
+        height - 6.0
+    ));
     for (row, bar) in bars.iter().enumerate() {
         let y = TOP + STEP * row as f64 + (STEP - BAR) / 2.0;
         let name = escape(&bar.name);
-        add(format_args!(r#"<text x="{}" y="{:.1}" text-anchor="end">{name}</text>"#, LEFT - 8.0, y + BAR - 6.0));
+        add(format_args!(
+            r#"<text x="{}" y="{:.1}" text-anchor="end">{name}</text>"#,
+            LEFT - 8.0,
+            y + BAR - 6.0
+        ));
         let mut from = 0.0;
         for &(kind, part) in &bar.parts {
             let to = from + long(part);
             let (x, width) = (across(from), across(to) - across(from));
-            let told = escape(&format!("{}: {}", kinds.get(kind).unwrap_or(&""), label(long(part))));
+            let told =
+                escape(&format!("{}: {}", kinds.get(kind).unwrap_or(&""), label(long(part))));
             let class = kind % COLOURS;
             add(format_args!(
                 r#"<rect class="c{class}" x="{x:.1}" y="{y:.1}" width="{width:.1}" height="{BAR}"><title>{told}</title></rect>"#
@@ -93,7 +110,11 @@ mod tests {
         assert!(close(a.0 + a.1, b.0) && close(b.0 + b.1, c.0), "{found:?}");
         assert!(close(b.1, 3.0 * a.1) && close(a.1, c.1) && close(ping.1, 2.0 * a.1), "{found:?}");
         assert!(close(a.0, ping.0) && close(none.1, 0.0) && close(odd.1, 0.0), "{found:?}");
-        assert!(svg.contains("&lt;ping&gt;") && svg.contains("way &amp; back") && !svg.contains("<ping>"));
+        assert!(
+            svg.contains("&lt;ping&gt;")
+                && svg.contains("way &amp; back")
+                && !svg.contains("<ping>")
+        );
     }
 
     #[test]

@@ -18,7 +18,8 @@ const STYLE: &str = include_str!("style.css");
 /// Nines shown on the percentile axis: up to 99.9999 %.
 const MAX_NINES: u32 = 6;
 
-/// Latencies beyond this quantile are left to the percentile curve: in the histogram they would only squeeze the rest.
+/// Latencies beyond this quantile are left to the percentile curve: in the histogram they would
+/// only squeeze the rest.
 const HISTOGRAM_UP_TO: f64 = 0.995;
 
 /// A report being written.
@@ -32,7 +33,8 @@ impl Report {
     /// An empty report on figures measured on `machine`.
     #[must_use]
     pub fn new(title: &str, machine: &Machine) -> Self {
-        let body = format!("<h1>{}</h1>\n<pre>{}</pre>\n", escape(title), escape(&machine.to_string()));
+        let body =
+            format!("<h1>{}</h1>\n<pre>{}</pre>\n", escape(title), escape(&machine.to_string()));
         Self { title: title.to_owned(), body }
     }
 
@@ -63,7 +65,8 @@ impl Report {
         self.push(format_args!("<p>{}</p>\n", escape(text)));
     }
 
-    /// Adds a scenario: its table, its latencies as percentile curve and histogram, its throughput over time.
+    /// Adds a scenario: its table, its latencies as percentile curve and histogram, its throughput
+    /// over time.
     pub fn results(&mut self, results: &Results) {
         self.table(&results.title, &results.table());
         if results.series.iter().all(|series| series.latencies().count() == 0) {
@@ -71,7 +74,10 @@ impl Report {
         }
         self.push(format_args!("<h3>Latency by percentile</h3>\n{}\n", percentiles(results)));
         self.push(format_args!("<h3>Latency histogram</h3>\n{}\n", histogram(results)));
-        self.push(format_args!("<h3>Operations a second, 100 ms periods, all rounds</h3>\n{}\n", throughput(results)));
+        self.push(format_args!(
+            "<h3>Operations a second, 100 ms periods, all rounds</h3>\n{}\n",
+            throughput(results)
+        ));
     }
 
     /// The whole page: one file that needs nothing else.
@@ -102,7 +108,10 @@ impl Report {
         let cells = |row: &[String], tag: &str| -> String {
             row.iter().map(|cell| format!("<{tag}>{}</{tag}>", escape(cell))).collect()
         };
-        self.push(format_args!("<div class=\"wide\"><table>\n<tr>{}</tr>\n", cells(table.head(), "th")));
+        self.push(format_args!(
+            "<div class=\"wide\"><table>\n<tr>{}</tr>\n",
+            cells(table.head(), "th")
+        ));
         for (index, row) in table.rows().iter().enumerate() {
             self.push(format_args!("<tr class=\"{}\">{}</tr>\n", class(index), cells(row, "td")));
         }
@@ -116,7 +125,8 @@ fn percentiles(results: &Results) -> String {
     for series in &results.series {
         let curve = series.latencies().curve();
         let points = curve.iter().map(|point| (-(1.0 - point.quantile).log10(), point.ns as f64));
-        let points: Vec<_> = points.filter(|&(x, ns)| x <= f64::from(MAX_NINES) && ns > 0.0).collect();
+        let points: Vec<_> =
+            points.filter(|&(x, ns)| x <= f64::from(MAX_NINES) && ns > 0.0).collect();
         for &(x, ns) in &points {
             (least, most, nines) = (least.min(ns), most.max(ns), nines.max(x));
         }
@@ -140,7 +150,8 @@ fn histogram(results: &Results) -> String {
     let (mut least, mut most, mut tallest) = (f64::INFINITY, 0.0_f64, 0.0_f64);
     for series in &results.series {
         let latencies = series.latencies();
-        let (count, limit) = (latencies.count().max(1) as f64, latencies.quantile(HISTOGRAM_UP_TO) as f64);
+        let (count, limit) =
+            (latencies.count().max(1) as f64, latencies.quantile(HISTOGRAM_UP_TO) as f64);
         let mut points = Vec::new();
         let mut edge = f64::NAN;
         for bar in latencies.bars().iter().filter(|bar| bar.from_ns <= limit) {
@@ -150,14 +161,16 @@ fn histogram(results: &Results) -> String {
             }
             points.push((bar.from_ns.log10(), share));
             edge = bar.to_ns;
-            (least, most, tallest) = (least.min(bar.from_ns), most.max(bar.to_ns), tallest.max(share));
+            (least, most, tallest) =
+                (least.min(bar.from_ns), most.max(bar.to_ns), tallest.max(share));
         }
         points.push((edge.log10(), 0.0));
         points.retain(|point| point.0.is_finite());
         lines.push(Line { name: series.label.clone(), points, filled: true });
     }
-    let y =
-        Axis::linear("share of operations", tallest, |share| figure::short(&format!("{} %", figure::digits(share))));
+    let y = Axis::linear("share of operations", tallest, |share| {
+        figure::short(&format!("{} %", figure::digits(share)))
+    });
     chart(&Axis::decades("latency", least, most, figure::short_time), &y, &lines)
 }
 
@@ -166,9 +179,11 @@ fn throughput(results: &Results) -> String {
     let mut lines = Vec::new();
     let (mut end, mut most) = (0.0_f64, 0.0_f64);
     for series in &results.series {
-        let whole = |round: &Measured| round.periods.iter().map(|period| period.ops).collect::<Vec<_>>();
+        let whole =
+            |round: &Measured| round.periods.iter().map(|period| period.ops).collect::<Vec<_>>();
         let rates = series.rounds.iter().flat_map(whole).map(|ops| ops as f64 / period);
-        let points: Vec<_> = rates.enumerate().map(|(index, rate)| (index as f64 * period, rate)).collect();
+        let points: Vec<_> =
+            rates.enumerate().map(|(index, rate)| (index as f64 * period, rate)).collect();
         for &(x, rate) in &points {
             (end, most) = (end.max(x), most.max(rate));
         }
@@ -177,5 +192,9 @@ fn throughput(results: &Results) -> String {
     let x = Axis::linear("time of the system's own turns", end, |seconds| {
         figure::short(&format!("{} s", figure::digits(seconds)))
     });
-    chart(&x, &Axis::linear("operations a second", most, |rate| figure::short(&figure::rate(rate))), &lines)
+    chart(
+        &x,
+        &Axis::linear("operations a second", most, |rate| figure::short(&figure::rate(rate))),
+        &lines,
+    )
 }

@@ -1,4 +1,5 @@
-//! What is left on disk: a report in one HTML file (machine, goals, tables, drawings of the distributions), and JSON.
+//! What is left on disk: a report in one HTML file (machine, goals, tables, drawings of the
+//! distributions), and JSON.
 
 pub mod bars;
 pub mod html;
@@ -32,7 +33,8 @@ pub fn write_compact_json<T: Serialize + ?Sized>(value: &T, path: &Path) -> Resu
 
 fn write_file(path: &Path, text: &str) -> Result<()> {
     if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
+        std::fs::create_dir_all(folder)
+            .with_context(|| format!("creating {}", folder.display()))?;
     }
     std::fs::write(path, text).with_context(|| format!("writing {}", path.display()))
 }

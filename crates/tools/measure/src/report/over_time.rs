@@ -1,4 +1,5 @@
-//! What boxes did over time, as one picture: for each line rate, queue, drops and round trips, one above the other.
+//! What boxes did over time, as one picture: for each line rate, queue, drops and round trips, one
+//! above the other.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::{Result, Write};
@@ -17,7 +18,8 @@ const WIDTH: f64 = 960.0;
 const LEFT: f64 = 84.0;
 const RIGHT: f64 = WIDTH - 24.0;
 
-/// Heights: of the title, of the name and the legend of a line, of each panel, between two, and of what stands below the last.
+/// Heights: of the title, of the name and the legend of a line, of each panel, between two, and of
+/// what stands below the last.
 const HEAD: f64 = 40.0;
 const NAME: f64 = 26.0;
 const LEGEND: f64 = 18.0;
@@ -28,7 +30,8 @@ const FOOT: f64 = 64.0;
 /// Flows with a colour of their own; the others together have the last colour.
 const SHOWN: usize = COLOURS - 1;
 
-/// A flow is one of the others that carried less of its line than this, and whose round trip nobody knows.
+/// A flow is one of the others that carried less of its line than this, and whose round trip nobody
+/// knows.
 const LEAST_SHARE: f64 = 0.001;
 
 /// Names of flows in a row of the legend, and letters of a name that have room there.
@@ -43,8 +46,8 @@ struct Curves<'a> {
     rest: bool,
 }
 
-/// The picture as an SVG document that needs nothing else, light or dark as the reader's system is. `samples` are in order
-/// of time.
+/// The picture as an SVG document that needs nothing else, light or dark as the reader's system is.
+/// `samples` are in order of time.
 #[must_use]
 pub fn picture<'a>(about: &'a About, samples: impl IntoIterator<Item = &'a Sample>) -> String {
     let samples: Vec<_> = samples.into_iter().collect();
@@ -76,7 +79,8 @@ fn curves<'a>(about: &'a LineAbout, samples: &[&'a Sample]) -> Curves<'a> {
     let (mut carried, mut timed) = (HashMap::<&str, f64>::new(), HashSet::<&str>::new());
     for sample in samples {
         for flow in of_line(sample, &about.line).map_or(&[][..], |line| &line.flows) {
-            *carried.entry(&flow.flow).or_default() += flow.figures.bits_per_second * sample.seconds();
+            *carried.entry(&flow.flow).or_default() +=
+                flow.figures.bits_per_second * sample.seconds();
             if flow.rtt_ms.is_some() {
                 timed.insert(&flow.flow);
             }
@@ -97,7 +101,13 @@ fn of_line<'a>(sample: &'a Sample, name: &str) -> Option<&'a LineSample> {
     sample.lines.iter().find(|line| line.line == name)
 }
 
-fn draw(svg: &mut String, about: &About, samples: &[&Sample], lines: &[Curves<'_>], height: f64) -> Result {
+fn draw(
+    svg: &mut String,
+    about: &About,
+    samples: &[&Sample],
+    lines: &[Curves<'_>],
+    height: f64,
+) -> Result {
     let title = escape(&about.title);
     write!(
         svg,
@@ -105,7 +115,10 @@ fn draw(svg: &mut String, about: &About, samples: &[&Sample], lines: &[Curves<'_
          role=\"img\" aria-label=\"{title}\">\n<style>\n{STYLE}</style>\n<rect class=\"paper\" width=\"{WIDTH}\" \
          height=\"{height}\"/>\n<text class=\"head\" x=\"24\" y=\"27\">{title}</text>\n"
     )?;
-    let (from, to) = (samples.first().map_or(0.0, |first| first.from), samples.last().map_or(1.0, |last| last.to));
+    let (from, to) = (
+        samples.first().map_or(0.0, |first| first.from),
+        samples.last().map_or(1.0, |last| last.to),
+    );
     let mut top = HEAD;
     for line in lines {
         one(svg, top, line, samples, (from, to))?;
@@ -116,7 +129,13 @@ fn draw(svg: &mut String, about: &About, samples: &[&Sample], lines: &[Curves<'_
 }
 
 /// Draws what belongs to a line.
-fn one(svg: &mut String, top: f64, line: &Curves<'_>, samples: &[&Sample], (from, to): (f64, f64)) -> Result {
+fn one(
+    svg: &mut String,
+    top: f64,
+    line: &Curves<'_>,
+    samples: &[&Sample],
+    (from, to): (f64, f64),
+) -> Result {
     let (name, settings) = (escape(&line.about.line), escape(&line.about.settings));
     writeln!(svg, r#"<text class="name" x="24" y="{}">{name}: {settings}</text>"#, top + 14.0)?;
     let below = legend(svg, top + NAME, line)?;
@@ -128,9 +147,15 @@ fn one(svg: &mut String, top: f64, line: &Curves<'_>, samples: &[&Sample], (from
     across.ticks.retain(|tick| tick.at <= to + 1e-9);
     across.ticks.iter_mut().for_each(|tick| tick.label = label(tick.at));
     let mut bottom = below;
-    let panels = [rate(line, samples), queue(line, samples), drops(line, samples), round_trips(line, samples)];
+    let panels = [
+        rate(line, samples),
+        queue(line, samples),
+        drops(line, samples),
+        round_trips(line, samples),
+    ];
     for (index, ((down, curves), height)) in panels.into_iter().zip(PANELS).enumerate() {
-        let area = Area { left: LEFT, right: RIGHT, top: bottom + GAP, bottom: bottom + GAP + height };
+        let area =
+            Area { left: LEFT, right: RIGHT, top: bottom + GAP, bottom: bottom + GAP + height };
         bottom = area.bottom;
         // Time is written once, below the last.
         let last = index + 1 == PANELS.len();
@@ -146,7 +171,11 @@ fn one(svg: &mut String, top: f64, line: &Curves<'_>, samples: &[&Sample], (from
 }
 
 /// What the colours mean, and where that ends.
-fn legend(svg: &mut String, top: f64, line: &Curves<'_>) -> std::result::Result<f64, std::fmt::Error> {
+fn legend(
+    svg: &mut String,
+    top: f64,
+    line: &Curves<'_>,
+) -> std::result::Result<f64, std::fmt::Error> {
     let rest = line.rest.then_some("all others");
     let names = line.flows.iter().copied().enumerate().chain(rest.map(|name| (SHOWN, name)));
     let mut bottom = top;
@@ -172,7 +201,8 @@ fn legend(svg: &mut String, top: f64, line: &Curves<'_>) -> std::result::Result<
 
 type Panel = (Axis, Vec<Line>);
 
-/// A curve for each flow of `line` that has a colour, and one of the others where `rest` makes a figure of the line and what was told.
+/// A curve for each flow of `line` that has a colour, and one of the others where `rest` makes a
+/// figure of the line and what was told.
 fn by_flow(
     line: &Curves<'_>,
     samples: &[&Sample],
@@ -208,33 +238,54 @@ fn middle(sample: &Sample) -> f64 {
 }
 
 fn most(curves: &[Line]) -> f64 {
-    curves.iter().flat_map(|curve| &curve.points).map(|point| point.1).filter(|y| y.is_finite()).fold(0.0, f64::max)
+    curves
+        .iter()
+        .flat_map(|curve| &curve.points)
+        .map(|point| point.1)
+        .filter(|y| y.is_finite())
+        .fold(0.0, f64::max)
 }
 
 fn rate(line: &Curves<'_>, samples: &[&Sample]) -> Panel {
     let of = |flow: Option<&FlowSample>| flow.map_or(0.0, |flow| flow.figures.bits_per_second);
-    let curves = by_flow(line, samples, of, |here, told| (here.all.bits_per_second - told).max(0.0));
+    let curves =
+        by_flow(line, samples, of, |here, told| (here.all.bits_per_second - told).max(0.0));
     let axis = Axis::linear("rate", most(&curves), |bits| figure::short(&figure::bit_rate(bits)));
     (axis, curves)
 }
 
 fn queue(line: &Curves<'_>, samples: &[&Sample]) -> Panel {
     let of = |flow: Option<&FlowSample>| flow.map_or(0.0, |flow| flow.figures.queue as f64);
-    let mut curves = by_flow(line, samples, of, |here, told| (here.all.queue as f64 - told).max(0.0));
-    let all = |sample: &&Sample| Some((middle(sample), of_line(sample, &line.about.line)?.all.queue as f64));
+    let mut curves =
+        by_flow(line, samples, of, |here, told| (here.all.queue as f64 - told).max(0.0));
+    let all = |sample: &&Sample| {
+        Some((middle(sample), of_line(sample, &line.about.line)?.all.queue as f64))
+    };
     // All of it is an area in the colour of the others, behind the flows.
-    curves[SHOWN] = Line { name: "all".to_owned(), points: closed(samples.iter().filter_map(all)), filled: true };
+    curves[SHOWN] = Line {
+        name: "all".to_owned(),
+        points: closed(samples.iter().filter_map(all)),
+        filled: true,
+    };
     let label = |bytes| figure::short(&figure::decimal_bytes(bytes));
-    let of = line.about.buffer.map_or(String::new(), |buffer| format!(" of {}", label(buffer as f64)));
+    let of =
+        line.about.buffer.map_or(String::new(), |buffer| format!(" of {}", label(buffer as f64)));
     (Axis::linear(&format!("queue{of}"), most(&curves), label), curves)
 }
 
 fn drops(line: &Curves<'_>, samples: &[&Sample]) -> Panel {
     let all = |sample: &&Sample| {
-        Some((middle(sample), of_line(sample, &line.about.line)?.all.drops as f64 / sample.seconds()))
+        Some((
+            middle(sample),
+            of_line(sample, &line.about.line)?.all.drops as f64 / sample.seconds(),
+        ))
     };
     let mut curves: Vec<_> = (0..COLOURS).map(|_| empty("")).collect();
-    curves[4] = Line { name: "drops".to_owned(), points: closed(samples.iter().filter_map(all)), filled: true };
+    curves[4] = Line {
+        name: "drops".to_owned(),
+        points: closed(samples.iter().filter_map(all)),
+        filled: true,
+    };
     let axis = Axis::linear("drops", most(&curves), |rate| figure::short(&figure::rate(rate)));
     (Axis { ticks: few(axis.ticks.clone()), ..axis }, curves)
 }

@@ -1,4 +1,5 @@
-//! Line and bar charts as inline SVG. Colours are classes, so that the page's style sheet has light and dark ones.
+//! Line and bar charts as inline SVG. Colours are classes, so that the page's style sheet has light
+//! and dark ones.
 
 use sprat_units::html::escape;
 use std::fmt::Write;
@@ -29,7 +30,8 @@ pub struct Tick {
     pub label: String,
 }
 
-/// An axis: its ends in its own measure (already a logarithm, if it is to be logarithmic) and its ticks.
+/// An axis: its ends in its own measure (already a logarithm, if it is to be logarithmic) and its
+/// ticks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
     /// Its name.
@@ -49,10 +51,14 @@ impl Axis {
         let to = if to.is_finite() && to > 0.0 { to } else { 1.0 };
         let rough = to / 5.0;
         let power = 10_f64.powf(rough.log10().floor());
-        let step =
-            [1.0, 2.0, 5.0, 10.0].into_iter().map(|factor| factor * power).find(|&step| step >= rough).unwrap_or(rough);
+        let step = [1.0, 2.0, 5.0, 10.0]
+            .into_iter()
+            .map(|factor| factor * power)
+            .find(|&step| step >= rough)
+            .unwrap_or(rough);
         let count = (to / step).ceil();
-        let ticks = (0..).map(f64::from).take_while(|&index| index <= count).map(|index| index * step);
+        let ticks =
+            (0..).map(f64::from).take_while(|&index| index <= count).map(|index| index * step);
         let ticks: Vec<Tick> = ticks.map(|at| Tick { at, label: label(at) }).collect();
         Self { title: title.to_owned(), from: 0.0, to: count * step, ticks }
     }
@@ -69,7 +75,12 @@ impl Axis {
         };
         let above = |value: f64| {
             let power = 10_f64.powf(value.log10().floor());
-            steps.iter().chain(&[10.0]).map(|step| step * power).find(|&edge| edge >= value).unwrap_or(power * 10.0)
+            steps
+                .iter()
+                .chain(&[10.0])
+                .map(|step| step * power)
+                .find(|&edge| edge >= value)
+                .unwrap_or(power * 10.0)
         };
         let (from, to) = (below(least), above(most));
         // Few decades have room for ticks at 2 and 5 too.
@@ -111,7 +122,13 @@ pub fn chart(x: &Axis, y: &Axis, lines: &[Line]) -> String {
 fn draw(svg: &mut String, x: &Axis, y: &Axis, lines: &[Line]) -> std::fmt::Result {
     let name = escape(&format!("{} by {}", y.title, x.title));
     write!(svg, r#"<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{name}">"#)?;
-    panel(svg, &Area { left: LEFT, right: WIDTH - RIGHT, top: TOP, bottom: HEIGHT - BOTTOM }, x, y, lines)?;
+    panel(
+        svg,
+        &Area { left: LEFT, right: WIDTH - RIGHT, top: TOP, bottom: HEIGHT - BOTTOM },
+        x,
+        y,
+        lines,
+    )?;
     svg.push_str("</svg>");
     svg.push_str(r#"<ul class="legend">"#);
     for (index, line) in lines.iter().enumerate() {
@@ -130,8 +147,15 @@ pub(super) struct Area {
     pub(super) bottom: f64,
 }
 
-/// Draws axes and curves. A point that is no number is a gap in its curve; an axis without a title or ticks has none.
-pub(super) fn panel(svg: &mut String, area: &Area, x: &Axis, y: &Axis, lines: &[Line]) -> std::fmt::Result {
+/// Draws axes and curves. A point that is no number is a gap in its curve; an axis without a title
+/// or ticks has none.
+pub(super) fn panel(
+    svg: &mut String,
+    area: &Area,
+    x: &Axis,
+    y: &Axis,
+    lines: &[Line],
+) -> std::fmt::Result {
     assert!(x.to > x.from && y.to > y.from, "an axis has a length");
     let &Area { left, right, top, bottom } = area;
     let across = |at: f64| left + (at - x.from) / (x.to - x.from) * (right - left);
@@ -139,16 +163,29 @@ pub(super) fn panel(svg: &mut String, area: &Area, x: &Axis, y: &Axis, lines: &[
     for tick in &x.ticks {
         let (at, label) = (across(tick.at), escape(&tick.label));
         write!(svg, r#"<path class="grid" d="M{at:.1} {top}V{bottom}"/>"#)?;
-        write!(svg, r#"<text x="{at:.1}" y="{}" text-anchor="middle">{label}</text>"#, bottom + 18.0)?;
+        write!(
+            svg,
+            r#"<text x="{at:.1}" y="{}" text-anchor="middle">{label}</text>"#,
+            bottom + 18.0
+        )?;
     }
     for tick in &y.ticks {
         let (at, label) = (down(tick.at), escape(&tick.label));
         write!(svg, r#"<path class="grid" d="M{left} {at:.1}H{right}"/>"#)?;
-        write!(svg, r#"<text x="{}" y="{:.1}" text-anchor="end">{label}</text>"#, left - 8.0, at + 4.0)?;
+        write!(
+            svg,
+            r#"<text x="{}" y="{:.1}" text-anchor="end">{label}</text>"#,
+            left - 8.0,
+            at + 4.0
+        )?;
     }
     if !x.title.is_empty() {
         let (middle, title) = (f64::midpoint(left, right), escape(&x.title));
-        write!(svg, r#"<text class="title" x="{middle}" y="{}" text-anchor="middle">{title}</text>"#, bottom + 40.0)?;
+        write!(
+            svg,
+            r#"<text class="title" x="{middle}" y="{}" text-anchor="middle">{title}</text>"#,
+            bottom + 40.0
+        )?;
     }
     let middle = f64::midpoint(top, bottom);
     write!(
@@ -158,7 +195,10 @@ pub(super) fn panel(svg: &mut String, area: &Area, x: &Axis, y: &Axis, lines: &[
     )?;
     for (index, line) in lines.iter().enumerate().filter(|(_, line)| !line.points.is_empty()) {
         let class = index % COLOURS;
-        let points = line.points.iter().map(|&(px, py)| (across(px.clamp(x.from, x.to)), down(py.clamp(y.from, y.to))));
+        let points = line
+            .points
+            .iter()
+            .map(|&(px, py)| (across(px.clamp(x.from, x.to)), down(py.clamp(y.from, y.to))));
         let mut path = String::new();
         let mut drawn = false;
         for (px, py) in points {
@@ -173,7 +213,11 @@ pub(super) fn panel(svg: &mut String, area: &Area, x: &Axis, y: &Axis, lines: &[
             drawn = here;
         }
         let kind = if line.filled { "area" } else { "line" };
-        write!(svg, r#"<path class="{kind} c{class}" d="{path}"><title>{}</title></path>"#, escape(&line.name))?;
+        write!(
+            svg,
+            r#"<path class="{kind} c{class}" d="{path}"><title>{}</title></path>"#,
+            escape(&line.name)
+        )?;
     }
     Ok(())
 }

@@ -1,7 +1,8 @@
 //! What the kernel says of a network interface that one of DPDK's devices stands on.
 //!
-//! `af_packet` and `af_xdp` call their link up from start to stop, whatever becomes of the interface below. The kernel
-//! tells of every change over netlink (`man 7 rtnetlink`); to hear that there is none costs one call.
+//! `af_packet` and `af_xdp` call their link up from start to stop, whatever becomes of the
+//! interface below. The kernel tells of every change over netlink (`man 7 rtnetlink`); to hear that
+//! there is none costs one call.
 
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
@@ -44,10 +45,11 @@ pub(super) struct Interface {
 }
 
 impl Interface {
-    /// The interface that a device's arguments name, in the network namespace of this thread; `None` for devices that
-    /// stand on none, or on one that the kernel says nothing of.
+    /// The interface that a device's arguments name, in the network namespace of this thread;
+    /// `None` for devices that stand on none, or on one that the kernel says nothing of.
     pub(super) fn below(arguments: &str) -> Option<Self> {
-        let kernel_keeps = arguments.starts_with("net_af_packet") || arguments.starts_with("net_af_xdp");
+        let kernel_keeps =
+            arguments.starts_with("net_af_packet") || arguments.starts_with("net_af_xdp");
         let name = argument(arguments, "iface=").filter(|_| kernel_keeps)?;
         Self::named(name).ok()
     }
@@ -105,7 +107,11 @@ impl Standing {
     fn after(self, kind: u16, ours: bool, flags: u32, is_there: impl Fn() -> bool) -> Self {
         match (kind, self) {
             (DELETED_LINK, _) if ours => Self::Gone,
-            (NEW_LINK, Self::Up | Self::Down) if ours && flags & UP_AND_RUNNING == UP_AND_RUNNING => Self::Up,
+            (NEW_LINK, Self::Up | Self::Down)
+                if ours && flags & UP_AND_RUNNING == UP_AND_RUNNING =>
+            {
+                Self::Up
+            }
             (NEW_LINK, Self::Up | Self::Down) if ours => Self::Down,
             (NEW_LINK | DELETED_LINK, Self::Gone | Self::Another) if is_there() => Self::Another,
             (NEW_LINK | DELETED_LINK, Self::Gone | Self::Another) => Self::Gone,

@@ -30,8 +30,8 @@ const MAX_OUTGOING: usize = 512;
 /// Frames that leave unasked.
 const BATCH: usize = 32;
 
-/// A last part of at least this many bytes goes to a device that copies from where it lies. Below it a second buffer
-/// costs as much as a copy.
+/// A last part of at least this many bytes goes to a device that copies from where it lies. Below
+/// it a second buffer costs as much as a copy.
 const LEAST_TAIL: usize = 1024;
 
 /// Wait between two attempts to start a device that could not be.
@@ -57,7 +57,8 @@ pub(super) struct Dpdk {
     dials: bool,
     /// What a device that shares an interface with the kernel may need when it is opened again.
     _shared: Option<Shared>,
-    /// Left alone when the interface below is another all of a sudden: it may not be the one that was meant.
+    /// Left alone when the interface below is another all of a sudden: it may not be the one that
+    /// was meant.
     anchored: bool,
     /// Given up behind whoever has frames of it.
     pool: Pool,
@@ -65,7 +66,13 @@ pub(super) struct Dpdk {
 
 impl Dpdk {
     /// A device that is set up with the pool, and perhaps started.
-    fn new(device: Device, pool: Pool, shared: Option<Shared>, trouble: Option<String>, anchored: bool) -> Self {
+    fn new(
+        device: Device,
+        pool: Pool,
+        shared: Option<Shared>,
+        trouble: Option<String>,
+        anchored: bool,
+    ) -> Self {
         Self {
             outgoing: Vec::with_capacity(MAX_OUTGOING),
             up: device.is_up(),
@@ -104,7 +111,8 @@ impl Dpdk {
         }
     }
 
-    /// Whether what is below the device carries frames. If not, the device would wait for it, and the node with it.
+    /// Whether what is below the device carries frames. If not, the device would wait for it, and
+    /// the node with it.
     #[inline]
     fn stands(&self) -> bool {
         self.below.as_ref().is_none_or(Interface::is_up)
@@ -137,9 +145,15 @@ impl Dpdk {
         self.outgoing.drain(..).count()
     }
 
-    /// Takes a whole frame in parts, `len` bytes together; whether there was a frame of ours for it.
+    /// Takes a whole frame in parts, `len` bytes together; whether there was a frame of ours for
+    /// it.
     #[inline]
-    pub(super) fn send_parts(&mut self, parts: &[IoSlice<'_>], len: usize, counters: &mut Counters) -> bool {
+    pub(super) fn send_parts(
+        &mut self,
+        parts: &[IoSlice<'_>],
+        len: usize,
+        counters: &mut Counters,
+    ) -> bool {
         if len > self.pool.room() {
             return false;
         }
@@ -188,7 +202,8 @@ impl Dpdk {
 
     /// What to sleep on.
     pub(super) fn sources<'a>(&'a self, sources: &mut Sources<'a>) {
-        // Nothing to sleep on as long as frames wait to be sent or have nowhere to arrive, or the peer is not there.
+        // Nothing to sleep on as long as frames wait to be sent or have nowhere to arrive, or the
+        // peer is not there.
         let busy = !self.outgoing.is_empty() || !self.up || !self.stands() || self.pool.is_empty();
         self.sleep.sources(&self.device, busy, sources);
         if let Some(below) = self.below.as_ref().filter(|_| sources.room() > 0) {
@@ -198,7 +213,13 @@ impl Dpdk {
 
     /// Takes a datagram to send: its route, and its parts, `len` bytes together.
     #[inline]
-    pub(super) fn send(&mut self, route: &Route, parts: &[IoSlice<'_>], len: usize, counters: &mut Counters) {
+    pub(super) fn send(
+        &mut self,
+        route: &Route,
+        parts: &[IoSlice<'_>],
+        len: usize,
+        counters: &mut Counters,
+    ) {
         let Some(mut draft) = self.pool.draft() else {
             counters.dropped_full += 1;
             return;
@@ -248,8 +269,8 @@ impl Dpdk {
         }
     }
 
-    /// Sends a frame that begins with `head` and ends with `tail`, behind those that wait; gives `head` back if there is
-    /// no room.
+    /// Sends a frame that begins with `head` and ends with `tail`, behind those that wait; gives
+    /// `head` back if there is no room.
     #[inline]
     fn push_with(&mut self, head: Draft, tail: &[u8], counters: &mut Counters) -> Option<Draft> {
         self.flush(counters);
@@ -277,7 +298,8 @@ impl Dpdk {
         }
     }
 
-    /// Starts a device that could not be, sends what waits, and sees whether the other end is there: returns that.
+    /// Starts a device that could not be, sends what waits, and sees whether the other end is
+    /// there: returns that.
     pub(super) fn tend(&mut self, now: Nanos, counters: &mut Counters) -> bool {
         counters.no_buffer += u64::from(self.pool.is_empty());
         self.look_below(now);
@@ -297,7 +319,8 @@ impl Dpdk {
         up
     }
 
-    /// Keeps what is wrong with the device, and says so when it is something else than before; whether nothing is.
+    /// Keeps what is wrong with the device, and says so when it is something else than before;
+    /// whether nothing is.
     fn note(&mut self, ended: io::Result<()>) -> bool {
         let trouble = ended.err().map(|error| error.to_string());
         if trouble != self.trouble {
@@ -311,8 +334,9 @@ impl Dpdk {
         self.trouble.is_none()
     }
 
-    /// Notes how the interface below fares, and opens the device anew when that is another (one that was removed and
-    /// made again, by its name), or when a peer that it can only meet by that has gone.
+    /// Notes how the interface below fares, and opens the device anew when that is another (one
+    /// that was removed and made again, by its name), or when a peer that it can only meet by
+    /// that has gone.
     fn look_below(&mut self, now: Nanos) {
         let standing = self.below.as_mut().map(Interface::look);
         self.gone = matches!(standing, Some(Standing::Gone | Standing::Another));

@@ -4,9 +4,12 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use rustix::net::netlink::SocketAddrNetlink;
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, recv, send, socket_with};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, recv, send, socket_with,
+};
 
-/// Kinds of messages: an interface is there or has changed, is gone, is asked for, is to be changed; the end of a request.
+/// Kinds of messages: an interface is there or has changed, is gone, is asked for, is to be
+/// changed; the end of a request.
 pub(super) const NEW_LINK: u16 = 16;
 pub(super) const DELETED_LINK: u16 = 17;
 const GET_LINK: u16 = 18;
@@ -20,7 +23,8 @@ pub(super) const LINKS: u32 = 1;
 const REQUEST: u16 = 1;
 const TELL: u16 = 4;
 
-/// Bytes of a message's header, of what follows it when it is about an interface, and of an attribute's header.
+/// Bytes of a message's header, of what follows it when it is about an interface, and of an
+/// attribute's header.
 const HEADER: usize = 16;
 const ABOUT: usize = 16;
 const ATTRIBUTE: usize = 4;
@@ -53,10 +57,22 @@ impl Kernel {
         self.send(GET_LINK, REQUEST, index, &[])
     }
 
-    /// Asks for something to be done with an interface, and says how that ended. The kernel does it before it returns.
-    pub(super) fn request(&self, kind: u16, index: u32, attribute: u16, value: &[u8]) -> io::Result<()> {
+    /// Asks for something to be done with an interface, and says how that ended. The kernel does it
+    /// before it returns.
+    pub(super) fn request(
+        &self,
+        kind: u16,
+        index: u32,
+        attribute: u16,
+        value: &[u8],
+    ) -> io::Result<()> {
         let len = u16::try_from(ATTRIBUTE + value.len()).expect("short");
-        self.send(kind, REQUEST | TELL, index, &[&len.to_ne_bytes(), &attribute.to_ne_bytes(), value].concat())?;
+        self.send(
+            kind,
+            REQUEST | TELL,
+            index,
+            &[&len.to_ne_bytes(), &attribute.to_ne_bytes(), value].concat(),
+        )?;
         let (mut buffer, mut end) = ([0; 4096], 0);
         self.receive(&mut buffer, |message| {
             if let Message::Ended(code) = message {
@@ -82,7 +98,8 @@ impl Kernel {
     /// Hears what has come, as much as fits `buffer`; what does not is cut.
     ///
     /// # Errors
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock): nothing has come. `ENOBUFS`: more than the kernel kept for us.
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock): nothing has come. `ENOBUFS`: more than the kernel
+    /// kept for us.
     pub(super) fn receive(
         &self,
         buffer: &mut [u8],
@@ -91,7 +108,8 @@ impl Kernel {
         let (got, _) = recv(&self.socket, &mut *buffer, RecvFlags::DONTWAIT)?;
         let mut messages = &buffer[..got];
         while messages.len() >= HEADER + ABOUT {
-            let number = |at: usize| u32::from_ne_bytes(messages[at..at + 4].try_into().expect("4 bytes"));
+            let number =
+                |at: usize| u32::from_ne_bytes(messages[at..at + 4].try_into().expect("4 bytes"));
             let (len, kind) = (number(0) as usize, u16::from_ne_bytes([messages[4], messages[5]]));
             let end = len.clamp(HEADER + ABOUT, messages.len());
             match kind {
@@ -99,7 +117,12 @@ impl Kernel {
                 // Of another family it is about a bridge's ports.
                 NEW_LINK | DELETED_LINK if messages[HEADER] == 0 => {
                     let (index, flags) = (number(HEADER + 4), number(HEADER + 8));
-                    hear(Message::Link { kind, index, flags, rest: &messages[HEADER + ABOUT..end] });
+                    hear(Message::Link {
+                        kind,
+                        index,
+                        flags,
+                        rest: &messages[HEADER + ABOUT..end],
+                    });
                 }
                 _ => {}
             }

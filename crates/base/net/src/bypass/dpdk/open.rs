@@ -22,8 +22,8 @@ const FRAMES: u32 = 4095;
 /// Least room of a frame: some devices take no less.
 const LEAST_ROOM: usize = 2048;
 
-/// Cards count a frame's room in steps of this: what is beyond the last full one they do not use, and a frame that would
-/// need it comes in pieces.
+/// Cards count a frame's room in steps of this: what is beyond the last full one they do not use,
+/// and a frame that would need it comes in pieces.
 const ROOM_STEP: usize = 1024;
 
 /// Most queues of a device that one node listens to.
@@ -83,13 +83,17 @@ impl Opening<'_> {
         let before = Before::opening();
         let device = Device::open(arguments.as_deref())?;
         if let Some(max) = device.max_mtu().filter(|&max| max < mtu && !kind.fixed) {
-            let reason = format!("device {} carries packets of at most {max} bytes, not {mtu}", device.name());
+            let reason = format!(
+                "device {} carries packets of at most {max} bytes, not {mtu}",
+                device.name()
+            );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
         }
         let room = (usize::from(mtu) + FRAME_ROOM).max(LEAST_ROOM).next_multiple_of(ROOM_STEP);
         let node = device.node();
-        let pools: Vec<_> =
-            (0..pools).map(|_| Ok(Arc::new(Buffers::new(FRAMES, room, node)?))).collect::<io::Result<_>>()?;
+        let pools: Vec<_> = (0..pools)
+            .map(|_| Ok(Arc::new(Buffers::new(FRAMES, room, node)?)))
+            .collect::<io::Result<_>>()?;
         let ring = queues == pools.len(); // who listens to several sleeps on none of them
         let buffers: Vec<_> = pools.into_iter().cycle().take(queues).collect();
         let check = !kind.memory && !all; // checksums of others' frames are not ours to judge
@@ -139,8 +143,8 @@ impl Opened {
 }
 
 impl Dpdk {
-    /// Opens the device of that name, with its arguments, or the first there is, for packets of up to `mtu` bytes; also
-    /// says who writes checksums. DPDK has been started.
+    /// Opens the device of that name, with its arguments, or the first there is, for packets of up
+    /// to `mtu` bytes; also says who writes checksums. DPDK has been started.
     ///
     /// # Errors
     /// What DPDK says of it; packets longer than it carries.
@@ -154,13 +158,16 @@ impl Dpdk {
             Whose::Node(_, vlan) => (vlan, false),
             Whose::All => (None, true),
         };
-        let opening = Opening { name, mac, mtu, vlan, all, kind: Kind::of(name.unwrap_or_default()) };
+        let opening =
+            Opening { name, mac, mtu, vlan, all, kind: Kind::of(name.unwrap_or_default()) };
         let mut arguments = name.map(str::to_owned);
         let mut shared = None;
         if let Some(arguments) = &mut arguments {
             clear_socket(arguments);
             shared = match whose {
-                Whose::Node(Address::Own(own), vlan) => Shared::prepare(arguments, Some((own, vlan)))?,
+                Whose::Node(Address::Own(own), vlan) => {
+                    Shared::prepare(arguments, Some((own, vlan)))?
+                }
                 Whose::Node(Address::LinkLocal(_), _) => None,
                 Whose::All => Shared::prepare(arguments, None)?,
             };
@@ -170,7 +177,8 @@ impl Dpdk {
         let mut opened = opening.device(arguments, queues, 1)?;
         let bell = opened.bells.pop();
         opened.device.hang(bell);
-        // One whose peer is not there yet starts later; what is really wrong shows as a link that is down.
+        // One whose peer is not there yet starts later; what is really wrong shows as a link that
+        // is down.
         let trouble = opened.start().err().map(|error| error.to_string());
         let Opened { device, buffers, .. } = opened;
         let checksums = opening.checksums(&device);
@@ -178,7 +186,8 @@ impl Dpdk {
         Ok((Self::new(device, pool, shared, trouble, all), checksums))
     }
 
-    /// Opens a queue of the device that several nodes share, and the device before if this is the first to come.
+    /// Opens a queue of the device that several nodes share, and the device before if this is the
+    /// first to come.
     ///
     /// # Errors
     /// As [`open`](Self::open); devices that cannot be shared.
@@ -189,7 +198,8 @@ impl Dpdk {
         (own, vlan): (SocketAddr, Option<u16>),
         share: &Share,
     ) -> io::Result<(Self, Checksums)> {
-        let opening = Opening { name, mac, mtu, vlan, all: false, kind: Kind::of(name.unwrap_or_default()) };
+        let opening =
+            Opening { name, mac, mtu, vlan, all: false, kind: Kind::of(name.unwrap_or_default()) };
         let mut common = share.device();
         let joint = match common.upgrade() {
             Some(joint) => joint,
@@ -216,7 +226,9 @@ impl Opening<'_> {
             let is = |prefix: &str| arguments.starts_with(prefix);
             if is("net_af_xdp") || is("net_virtio_user") || is("net_memif") {
                 let name = arguments.split(',').next().unwrap_or_default();
-                let reason = format!("{name} is for one node; give each a device of its own, with -L once for each");
+                let reason = format!(
+                    "{name} is for one node; give each a device of its own, with -L once for each"
+                );
                 return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
             }
             let key = if is("net_af_packet") { "qpairs=" } else { "queues=" };
@@ -237,9 +249,13 @@ fn queues_of(arguments: &str) -> usize {
     several.and_then(|count| count.parse().ok()).unwrap_or(1).clamp(1, MAX_QUEUES)
 }
 
-/// Removes the socket on which a device listened whose process was killed: the next could not be made.
+/// Removes the socket on which a device listened whose process was killed: the next could not be
+/// made.
 fn clear_socket(arguments: &str) {
-    let Some(path) = argument(arguments, "iface=").filter(|_| arguments.starts_with("net_vhost")) else { return };
+    let Some(path) = argument(arguments, "iface=").filter(|_| arguments.starts_with("net_vhost"))
+    else {
+        return;
+    };
     if argument(arguments, "client=") == Some("1") {
         return;
     }

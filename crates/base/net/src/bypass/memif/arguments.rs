@@ -1,18 +1,19 @@
 //! A memory interface's arguments: `net_memif0,role=server,socket=/run/sprat.sock`.
 //!
-//! The words, and what holds without them, are those of DPDK's driver for the same interfaces, so that either end can be
-//! either program.
+//! The words, and what holds without them, are those of DPDK's driver for the same interfaces, so
+//! that either end can be either program.
 
 use std::io;
 
 use super::message::SECRET;
 use crate::Mac;
 
-/// Slots of a ring, as a power of two, unless the locator says otherwise. Each slot is a frame's memory: 256 of 9 KB stay
-/// in a core's cache, 1,024 do not, and carry a fifth less.
+/// Slots of a ring, as a power of two, unless the locator says otherwise. Each slot is a frame's
+/// memory: 256 of 9 KB stay in a core's cache, 1,024 do not, and carry a fifth less.
 const LOG2_SLOTS: u8 = 8;
 
-/// Most slots of a ring, as a power of two: positions have 16 bits, and a full ring must differ from an empty one.
+/// Most slots of a ring, as a power of two: positions have 16 bits, and a full ring must differ
+/// from an empty one.
 pub(super) const MAX_LOG2_SLOTS: u8 = 14;
 
 /// Longest buffer: lengths of datagrams have 16 bits.
@@ -74,7 +75,10 @@ impl Arguments {
             let (key, value) = word.split_once('=').unwrap_or((word, ""));
             let wrong = |may_be: &str| {
                 let name = &arguments.name;
-                io::Error::new(io::ErrorKind::InvalidInput, format!("{name}: `{word}`: {key} is {may_be}"))
+                io::Error::new(
+                    io::ErrorKind::InvalidInput,
+                    format!("{name}: `{word}`: {key} is {may_be}"),
+                )
             };
             match key {
                 "role" => {
@@ -87,23 +91,35 @@ impl Arguments {
                 "id" => arguments.id = value.parse().map_err(|_| wrong("a number of 32 bits"))?,
                 "socket" if (1..108).contains(&value.len()) => arguments.socket = value.to_owned(),
                 "socket" => return Err(wrong("a path of 1 to 107 bytes")),
-                "socket-abstract" => arguments.is_abstract = yes(value).ok_or_else(|| wrong("yes or no"))?,
+                "socket-abstract" => {
+                    arguments.is_abstract = yes(value).ok_or_else(|| wrong("yes or no"))?
+                }
                 "rsize" => {
-                    let slots = value.parse().ok().filter(|slots| (1..=MAX_LOG2_SLOTS).contains(slots));
-                    arguments.log2_slots = slots.ok_or_else(|| wrong("1 to 14, slots as a power of two"))?;
+                    let slots =
+                        value.parse().ok().filter(|slots| (1..=MAX_LOG2_SLOTS).contains(slots));
+                    arguments.log2_slots =
+                        slots.ok_or_else(|| wrong("1 to 14, slots as a power of two"))?;
                 }
                 "bsize" => {
-                    let bytes = value.parse().ok().filter(|bytes| (64..=MAX_BUFFER).contains(bytes));
-                    arguments.buffer = Some(bytes.ok_or_else(|| wrong("64 to 65536, bytes of a slot's buffer"))?);
+                    let bytes =
+                        value.parse().ok().filter(|bytes| (64..=MAX_BUFFER).contains(bytes));
+                    arguments.buffer =
+                        Some(bytes.ok_or_else(|| wrong("64 to 65536, bytes of a slot's buffer"))?);
                 }
-                "mac" => arguments.mac = Some(crate::locator::mac(value).map_err(|_| wrong("like 02:00:00:00:00:01"))?),
+                "mac" => {
+                    arguments.mac = Some(
+                        crate::locator::mac(value).map_err(|_| wrong("like 02:00:00:00:00:01"))?,
+                    )
+                }
                 "secret" if value.len() < SECRET => {
                     arguments.secret[..value.len()].copy_from_slice(value.as_bytes());
                 }
                 "secret" => return Err(wrong("23 bytes at most")),
                 "zero-copy" => match yes(value) {
                     Some(false) => {}
-                    Some(true) => return Err(wrong("no: frames are written into the shared memory, once")),
+                    Some(true) => {
+                        return Err(wrong("no: frames are written into the shared memory, once"));
+                    }
                     None => return Err(wrong("yes or no")),
                 },
                 _ => {
@@ -148,7 +164,10 @@ mod tests {
         };
         assert_eq!(arguments, expected);
         let plain = Arguments::parse("net_memif0").expect("right");
-        assert_eq!((plain.role, plain.socket.as_str(), plain.is_abstract), (Role::Client, SOCKET, true));
+        assert_eq!(
+            (plain.role, plain.socket.as_str(), plain.is_abstract),
+            (Role::Client, SOCKET, true)
+        );
     }
 
     #[test]
@@ -167,8 +186,12 @@ mod tests {
             ("queues=2", "not known"),
             ("", "not known"),
         ] {
-            let error = Arguments::parse(&format!("net_memif0,{word}")).expect_err(word).to_string();
-            assert!(error.contains(may_be) && error.contains("net_memif0") && error.contains(word), "{error}");
+            let error =
+                Arguments::parse(&format!("net_memif0,{word}")).expect_err(word).to_string();
+            assert!(
+                error.contains(may_be) && error.contains("net_memif0") && error.contains(word),
+                "{error}"
+            );
         }
     }
 }

@@ -84,10 +84,18 @@ impl Joining {
             socket.send(&Message::Hello(hello), None)?;
         }
         let unsaid = VecDeque::new();
-        Ok(Self { socket, since: now, regions: Vec::new(), rings: [None, None], unsaid, greeted: false })
+        Ok(Self {
+            socket,
+            since: now,
+            regions: Vec::new(),
+            rings: [None, None],
+            unsaid,
+            greeted: false,
+        })
     }
 
-    /// Goes on with what the peer has said, and says whether both have come to terms. `buffer`: bytes of the longest frame.
+    /// Goes on with what the peer has said, and says whether both have come to terms. `buffer`:
+    /// bytes of the longest frame.
     ///
     /// # Errors
     /// The socket's, and what is wrong with what the peer has said: it is to be told.
@@ -119,15 +127,24 @@ impl Joining {
             }
             Message::AddRegion { index, bytes } if self.greeted => {
                 if usize::from(index) != self.regions.len() || self.regions.len() >= MAX_REGIONS {
-                    return Err(refused(format!("region {index} is not the next, or one too many")));
+                    return Err(refused(format!(
+                        "region {index} is not the next, or one too many"
+                    )));
                 }
-                self.regions.push(Region::take(along.ok_or_else(|| refused("a region without memory"))?, bytes)?);
+                self.regions.push(Region::take(
+                    along.ok_or_else(|| refused("a region without memory"))?,
+                    bytes,
+                )?);
             }
-            Message::AddRing(AddRing { to_server, index, region, offset, log2_slots }) if self.greeted => {
+            Message::AddRing(AddRing { to_server, index, region, offset, log2_slots })
+                if self.greeted =>
+            {
                 let place = Place { region, offset: offset as usize, log2_slots, buffers: None };
                 let slot = &mut self.rings[usize::from(!to_server)];
                 if index != 0 || slot.is_some() {
-                    return Err(refused("one queue each way is all there is here: set queues to 1"));
+                    return Err(refused(
+                        "one queue each way is all there is here: set queues to 1",
+                    ));
                 }
                 if !(1..=MAX_LOG2_SLOTS).contains(&log2_slots) || !place.is_sound(&self.regions) {
                     return Err(refused("a ring that is not in its region"));
@@ -143,8 +160,11 @@ impl Joining {
                 }
                 let theirs = to_client.buffer(&self.regions);
                 if theirs < buffer as usize {
-                    let mend = format!("set bsize={buffer} at the client, or a smaller mtu at the server");
-                    return Err(refused(format!("buffers of {theirs} bytes are too short for a frame: {mend}")));
+                    let mend =
+                        format!("set bsize={buffer} at the client, or a smaller mtu at the server");
+                    return Err(refused(format!(
+                        "buffers of {theirs} bytes are too short for a frame: {mend}"
+                    )));
                 }
                 self.socket.send(&Message::Connected, None)?;
                 return Ok(true);
@@ -160,7 +180,10 @@ impl Joining {
         match message {
             Message::Hello(hello) if !self.greeted => {
                 if !(hello.versions[0]..=hello.versions[1]).contains(&VERSION) {
-                    return Err(refused(format!("the server speaks memif {:#06x?}, not 2.0", hello.versions)));
+                    return Err(refused(format!(
+                        "the server speaks memif {:#06x?}, not 2.0",
+                        hello.versions
+                    )));
                 }
                 self.greeted = true;
                 self.prepare(arguments, buffer, hello.max_log2_slots)?;
@@ -181,27 +204,43 @@ impl Joining {
     }
 
     /// Makes the memory and the rings, and what is to be said of them.
-    fn prepare(&mut self, arguments: &Arguments, buffer: u32, max_log2_slots: u8) -> io::Result<()> {
+    fn prepare(
+        &mut self,
+        arguments: &Arguments,
+        buffer: u32,
+        max_log2_slots: u8,
+    ) -> io::Result<()> {
         let log2_slots = arguments.log2_slots.min(max_log2_slots).max(1);
         let (ring, slots) = (ring_bytes(log2_slots), 1_u32 << log2_slots);
-        let offset = |at: usize| u32::try_from(at).map_err(|_| refused("rings beyond 4 GB: set rsize or bsize lower"));
+        let offset = |at: usize| {
+            u32::try_from(at).map_err(|_| refused("rings beyond 4 GB: set rsize or bsize lower"))
+        };
         let buffers = offset(2 * ring)?.next_multiple_of(64);
-        let way = buffer.checked_mul(slots).ok_or_else(|| refused("rings beyond 4 GB: set rsize or bsize lower"))?;
+        let way = buffer
+            .checked_mul(slots)
+            .ok_or_else(|| refused("rings beyond 4 GB: set rsize or bsize lower"))?;
         let bytes = buffers as usize + 2 * way as usize;
         offset(bytes)?;
         self.regions = vec![Region::create(&arguments.name, bytes)?];
         self.unsaid.push_back((
-            Message::Init(Init { version: VERSION, id: arguments.id, ethernet: true, secret: arguments.secret }),
+            Message::Init(Init {
+                version: VERSION,
+                id: arguments.id,
+                ethernet: true,
+                secret: arguments.secret,
+            }),
             Along::Nothing,
         ));
-        self.unsaid.push_back((Message::AddRegion { index: 0, bytes: bytes as u64 }, Along::Region));
+        self.unsaid
+            .push_back((Message::AddRegion { index: 0, bytes: bytes as u64 }, Along::Region));
         for (at, to_server) in [true, false].into_iter().enumerate() {
             let own = Buffers { offset: buffers + if to_server { 0 } else { way }, bytes: buffer };
             let place = Place { region: 0, offset: at * ring, log2_slots, buffers: Some(own) };
             place.lay(&self.regions);
             let bell = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
             self.rings[at] = Some((place, bell));
-            let ring = AddRing { to_server, index: 0, region: 0, offset: offset(at * ring)?, log2_slots };
+            let ring =
+                AddRing { to_server, index: 0, region: 0, offset: offset(at * ring)?, log2_slots };
             self.unsaid.push_back((Message::AddRing(ring), Along::Bell(at)));
         }
         self.unsaid.push_back((Message::Connect, Along::Nothing));
@@ -210,7 +249,9 @@ impl Joining {
 
     /// What both have come to.
     pub(super) fn end(self, role: Role) -> Joined {
-        let [Some(to_server), Some(to_client)] = self.rings else { unreachable!("both have come to terms") };
+        let [Some(to_server), Some(to_client)] = self.rings else {
+            unreachable!("both have come to terms")
+        };
         let (theirs, ours) = match role {
             Role::Server => (to_client, to_server),
             Role::Client => (to_server, to_client),
@@ -233,7 +274,10 @@ fn admit(arguments: &Arguments, init: &Init) -> io::Result<()> {
         return Err(refused(format!("memif {:#06x} is not spoken here, 2.0 is", init.version)));
     }
     if init.id != arguments.id {
-        return Err(refused(format!("there is no interface {} at this socket, but {}", init.id, arguments.id)));
+        return Err(refused(format!(
+            "there is no interface {} at this socket, but {}",
+            init.id, arguments.id
+        )));
     }
     if !init.ethernet {
         return Err(refused("only Ethernet frames travel here"));

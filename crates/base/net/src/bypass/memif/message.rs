@@ -1,10 +1,13 @@
 //! What the two ends of a memory interface tell each other over their socket, as bytes.
 //!
-//! Every message has 128 bytes: its type, then its fields without gaps, then zeros; numbers are in the machine's own order,
-//! both ends being on it. The layout is version 2.0 of the memif protocol, which VPP (`memif.h`) and DPDK speak too.
+//! Every message has 128 bytes: its type, then its fields without gaps, then zeros; numbers are in
+//! the machine's own order, both ends being on it. The layout is version 2.0 of the memif protocol,
+//! which VPP (`memif.h`) and DPDK speak too.
 
 use thiserror::Error;
-use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned, native_endian as ne};
+use zerocopy::{
+    FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned, native_endian as ne,
+};
 
 /// Bytes of a message.
 pub const MESSAGE_BYTES: usize = 128;
@@ -209,8 +212,11 @@ impl Message {
             DISCONNECT => {
                 let raw: RawDisconnect = front(body);
                 // A zero ends it, at the latest the last byte, whatever that is.
-                let text = raw.reason[..REASON - 1].split(|&byte| byte == 0).next().unwrap_or_default();
-                Self::Disconnect(std::str::from_utf8(text).map_err(|_| BadMessage::Text)?.to_owned())
+                let text =
+                    raw.reason[..REASON - 1].split(|&byte| byte == 0).next().unwrap_or_default();
+                Self::Disconnect(
+                    std::str::from_utf8(text).map_err(|_| BadMessage::Text)?.to_owned(),
+                )
             }
             unknown => return Err(BadMessage::Type(unknown)),
         })
@@ -241,7 +247,10 @@ impl Message {
             Self::Init(init) => {
                 let mode = if init.ethernet { ETHERNET } else { ETHERNET + 1 };
                 let (version, id) = (init.version.into(), init.id.into());
-                put(INIT, RawInit { version, id, mode, secret: init.secret, name: name() }.as_bytes());
+                put(
+                    INIT,
+                    RawInit { version, id, mode, secret: init.secret, name: name() }.as_bytes(),
+                );
             }
             &Self::AddRegion { index, bytes } => {
                 put(ADD_REGION, RawRegion { index: index.into(), bytes: bytes.into() }.as_bytes());
@@ -296,16 +305,22 @@ mod tests {
     use super::*;
 
     fn messages() -> impl Strategy<Value = Message> {
-        let hello =
-            any::<([u16; 2], u16, [u16; 2], u8)>().prop_map(|(versions, max_region, max_rings, max_log2_slots)| {
+        let hello = any::<([u16; 2], u16, [u16; 2], u8)>().prop_map(
+            |(versions, max_region, max_rings, max_log2_slots)| {
                 Message::Hello(Hello { versions, max_region, max_rings, max_log2_slots })
+            },
+        );
+        let init =
+            any::<(u16, u32, bool, [u8; SECRET])>().prop_map(|(version, id, ethernet, secret)| {
+                Message::Init(Init { version, id, ethernet, secret })
             });
-        let init = any::<(u16, u32, bool, [u8; SECRET])>()
-            .prop_map(|(version, id, ethernet, secret)| Message::Init(Init { version, id, ethernet, secret }));
-        let region = any::<(u16, u64)>().prop_map(|(index, bytes)| Message::AddRegion { index, bytes });
-        let ring = any::<(bool, u16, u16, u32, u8)>().prop_map(|(to_server, index, region, offset, log2_slots)| {
-            Message::AddRing(AddRing { to_server, index, region, offset, log2_slots })
-        });
+        let region =
+            any::<(u16, u64)>().prop_map(|(index, bytes)| Message::AddRegion { index, bytes });
+        let ring = any::<(bool, u16, u16, u32, u8)>().prop_map(
+            |(to_server, index, region, offset, log2_slots)| {
+                Message::AddRing(AddRing { to_server, index, region, offset, log2_slots })
+            },
+        );
         let end = "[a-zA-Z0-9 ]{0,95}".prop_map(Message::Disconnect);
         let bare = prop::sample::select(vec![Message::Ack, Message::Connect, Message::Connected]);
         prop_oneof![hello, init, region, ring, end, bare]
@@ -338,7 +353,8 @@ mod tests {
 
     #[test]
     fn the_layout_is_that_of_the_protocol() {
-        let ring = AddRing { to_server: true, index: 2, region: 3, offset: 0x0405_0607, log2_slots: 8 };
+        let ring =
+            AddRing { to_server: true, index: 2, region: 3, offset: 0x0405_0607, log2_slots: 8 };
         let bytes = Message::AddRing(ring).to_bytes();
         let mut expected = [5, 0, 1, 0, 2, 0, 3, 0, 7, 6, 5, 4, 8, 0, 0].to_vec();
         expected.resize(MESSAGE_BYTES, 0);

@@ -1,9 +1,10 @@
 //! Memory interfaces: Ethernet frames through memory that two processes share.
 //!
-//! The protocol is memif, version 2.0, as VPP and DPDK speak it, so that either end can be another program. The client
-//! brings the memory; both come to terms over a Unix socket; from then on a frame is written into the peer's sight once,
-//! straight from where its parts lie, and copied out once. Neither end is hurt when the other is killed: its memory stays
-//! mapped until we have let go of it ourselves. Whoever sleeps has said so in the ring, and is woken.
+//! The protocol is memif, version 2.0, as VPP and DPDK speak it, so that either end can be another
+//! program. The client brings the memory; both come to terms over a Unix socket; from then on a
+//! frame is written into the peer's sight once, straight from where its parts lie, and copied out
+//! once. Neither end is hurt when the other is killed: its memory stays mapped until we have let go
+//! of it ourselves. Whoever sleeps has said so in the ring, and is woken.
 
 mod arguments;
 mod join;
@@ -33,8 +34,8 @@ pub(super) const MAX_BACKLOG: usize = 512;
 /// Time between two calls of a client at a server that is not there.
 const CALL: Duration = Duration::from_millis(20);
 
-/// Time in which both ends have come to terms, or begin anew. On a machine with more to do than it has cores it takes a
-/// while, and whoever begins anew each time never ends.
+/// Time in which both ends have come to terms, or begin anew. On a machine with more to do than it
+/// has cores it takes a while, and whoever begins anew each time never ends.
 const HANDSHAKE: Duration = Duration::from_secs(3);
 
 /// Descriptors that an interface is woken by, at most.
@@ -82,7 +83,10 @@ impl Memif {
         let needed = u32::try_from(frame.next_multiple_of(64)).expect("frames are short");
         let buffer = arguments.buffer.unwrap_or(needed);
         if (buffer as usize) < frame {
-            let mend = format!("{}: bsize={buffer} is too short for frames of {frame} bytes: set mtu", arguments.name);
+            let mend = format!(
+                "{}: bsize={buffer} is too short for frames of {frame} bytes: set mtu",
+                arguments.name
+            );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, mend));
         }
         let listener = match arguments.role {
@@ -91,7 +95,11 @@ impl Memif {
         };
         Ok(Self {
             mac: mac.or(arguments.mac).unwrap_or_else(random_mac),
-            buffer: if arguments.role == Role::Server { u32::try_from(frame).expect("short") } else { buffer },
+            buffer: if arguments.role == Role::Server {
+                u32::try_from(frame).expect("short")
+            } else {
+                buffer
+            },
             arguments,
             listener,
             state: State::Apart(Nanos(0)),
@@ -145,7 +153,13 @@ impl Memif {
 
     /// Takes a datagram to send: its route, and its parts, `len` bytes together.
     #[inline]
-    pub(super) fn send(&mut self, route: &Route, parts: &[IoSlice<'_>], len: usize, counters: &mut Counters) {
+    pub(super) fn send(
+        &mut self,
+        route: &Route,
+        parts: &[IoSlice<'_>],
+        len: usize,
+        counters: &mut Counters,
+    ) {
         if route.is_blind() {
             let mut headers = [0; MAX_HEADERS];
             let headers = &mut headers[..route.len()];
@@ -169,7 +183,13 @@ impl Memif {
 
     /// Takes a frame of `len` bytes: `head`, and behind it the parts.
     #[inline]
-    pub(super) fn send_parts(&mut self, head: &[u8], parts: &[IoSlice<'_>], len: usize, counters: &mut Counters) {
+    pub(super) fn send_parts(
+        &mut self,
+        head: &[u8],
+        parts: &[IoSlice<'_>],
+        len: usize,
+        counters: &mut Counters,
+    ) {
         if !self.backlog.is_empty() || !self.put(head, parts, len) {
             self.keep(head, parts, counters);
         }
@@ -323,28 +343,37 @@ impl Memif {
             }
             State::Joining(joining) => {
                 if joining.go_on(&self.arguments, self.buffer)? {
-                    let State::Joining(joining) = std::mem::replace(&mut self.state, State::Apart(now)) else {
+                    let State::Joining(joining) =
+                        std::mem::replace(&mut self.state, State::Apart(now))
+                    else {
                         unreachable!("it was")
                     };
                     self.state = State::Joined(joining.end(self.arguments.role));
                     self.changes += 1;
                     self.trouble = None;
                 } else if now.since(joining.since) > HANDSHAKE {
-                    return Err(io::Error::new(io::ErrorKind::TimedOut, "the peer has not come to terms in time"));
+                    return Err(io::Error::new(
+                        io::ErrorKind::TimedOut,
+                        "the peer has not come to terms in time",
+                    ));
                 }
             }
             State::Joined(joined) => match joined.socket.receive()? {
                 None => {}
                 Some((Message::Disconnect(why), _)) => return Err(ended(&why)),
                 Some((other, _)) => {
-                    return Err(io::Error::new(io::ErrorKind::InvalidData, format!("{other:?} is out of turn")));
+                    return Err(io::Error::new(
+                        io::ErrorKind::InvalidData,
+                        format!("{other:?} is out of turn"),
+                    ));
                 }
             },
         }
         if !matches!(self.state, State::Apart(_))
             && let Some(other) = self.listener.as_ref().and_then(Listener::accept)
         {
-            let _ = other.send(&Message::Disconnect("this interface has its peer already".to_owned()), None);
+            let _ = other
+                .send(&Message::Disconnect("this interface has its peer already".to_owned()), None);
         }
         Ok(())
     }

@@ -1,10 +1,14 @@
 //! Memory that two processes share.
 //!
-//! All `unsafe` of memory interfaces is here. No reference into the memory ever exists: bytes are copied in and out, and
-//! what orders them are positions of 16 bits, read and written as atomics. A peer that breaks the rules can garble what it
-//! could have sent garbled anyway; whatever has been copied out it can no longer change.
+//! All `unsafe` of memory interfaces is here. No reference into the memory ever exists: bytes are
+//! copied in and out, and what orders them are positions of 16 bits, read and written as atomics. A
+//! peer that breaks the rules can garble what it could have sent garbled anyway; whatever has been
+//! copied out it can no longer change.
 
-#![allow(unsafe_code, reason = "shared memory has no safe interface; each block says why it is sound")]
+#![allow(
+    unsafe_code,
+    reason = "shared memory has no safe interface; each block says why it is sound"
+)]
 
 use std::ffi::c_void;
 use std::io;
@@ -12,7 +16,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
+use rustix::fs::{
+    MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create,
+};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 /// Most bytes of a region: what the widest rings with the longest buffers take, both ways.
@@ -25,7 +31,8 @@ pub(super) struct Region {
     fd: OwnedFd,
 }
 
-// SAFETY: the mapping is the process's, and no thread's; what is read and written of it is said above.
+// SAFETY: the mapping is the process's, and no thread's; what is read and written of it is said
+// above.
 unsafe impl Send for Region {}
 
 impl Region {
@@ -43,10 +50,12 @@ impl Region {
     /// Takes one from a peer.
     ///
     /// # Errors
-    /// The system's; a region that is shorter than it should be, or that the peer could shorten: to touch what is gone
-    /// ends a process.
+    /// The system's; a region that is shorter than it should be, or that the peer could shorten: to
+    /// touch what is gone ends a process.
     pub(super) fn take(fd: OwnedFd, bytes: u64) -> io::Result<Self> {
-        let wrong = |what: &str| io::Error::new(io::ErrorKind::InvalidData, format!("a region of memory {what}"));
+        let wrong = |what: &str| {
+            io::Error::new(io::ErrorKind::InvalidData, format!("a region of memory {what}"))
+        };
         let len = usize::try_from(bytes).ok().filter(|_| (1..=MAX_BYTES).contains(&bytes));
         let len = len.ok_or_else(|| wrong(&format!("of {bytes} bytes")))?;
         if !fcntl_get_seals(&fd)?.contains(SealFlags::SHRINK) {
@@ -61,7 +70,9 @@ impl Region {
     fn map(fd: OwnedFd, len: usize) -> io::Result<Self> {
         let flags = MapFlags::SHARED | MapFlags::POPULATE;
         // SAFETY: a new mapping, wherever there is room.
-        let start = unsafe { mmap(std::ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, flags, &fd, 0)? };
+        let start = unsafe {
+            mmap(std::ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, flags, &fd, 0)?
+        };
         let start = NonNull::new(start.cast()).expect("no mapping is at 0");
         Ok(Self { start, len, fd })
     }
@@ -96,7 +107,8 @@ impl Region {
     #[inline]
     pub(super) fn write(&self, offset: usize, from: &[u8]) {
         let to = self.at(offset, from.len());
-        // SAFETY: so many bytes are mapped, writable, and `from`, to which there is a reference, is not among them.
+        // SAFETY: so many bytes are mapped, writable, and `from`, to which there is a reference, is
+        // not among them.
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to, from.len()) };
     }
 
@@ -128,8 +140,9 @@ impl Region {
     fn word(&self, offset: usize) -> &AtomicU16 {
         let at = self.at(offset, 2);
         assert!(offset.is_multiple_of(2), "a position at the odd offset {offset}");
-        // SAFETY: mapped as long as `self`, aligned (mappings are, and the offset is), and touched by atomics alone; that
-        // the peer does likewise is its part of the protocol, and any value it writes is one of a `u16`.
+        // SAFETY: mapped as long as `self`, aligned (mappings are, and the offset is), and touched
+        // by atomics alone; that the peer does likewise is its part of the protocol, and
+        // any value it writes is one of a `u16`.
         unsafe { AtomicU16::from_ptr(at.cast()) }
     }
 
@@ -173,7 +186,8 @@ mod tests {
 
     #[test]
     fn memory_that_a_peer_could_take_away_is_refused() {
-        let loose = memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).expect("memory");
+        let loose =
+            memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).expect("memory");
         ftruncate(&loose, 8192).expect("grows");
         let error = Region::take(loose, 8192).err().expect("refused").to_string();
         assert!(error.contains("F_SEAL_SHRINK"), "{error}");

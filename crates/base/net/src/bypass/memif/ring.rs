@@ -6,8 +6,9 @@
 //! byte 128 slots: flags (16), region (16), length (32), offset (32), metadata (32)
 //! ```
 //!
-//! The memory is the client's, and the client moves `head`, the server `tail`. On the ring to the server slots between tail
-//! and head hold frames. On the ring to the client they hold empty buffers, of which the server fills the first.
+//! The memory is the client's, and the client moves `head`, the server `tail`. On the ring to the
+//! server slots between tail and head hold frames. On the ring to the client they hold empty
+//! buffers, of which the server fills the first.
 
 use std::sync::atomic::{Ordering, fence};
 
@@ -26,7 +27,8 @@ const AWAKE: u16 = 1;
 /// The frame goes on in the next slot.
 const CONTINUES: u16 = 1;
 
-/// Frames that are published at once, at the latest: the peer works on the first while the next are written.
+/// Frames that are published at once, at the latest: the peer works on the first while the next are
+/// written.
 const PUBLISH: u16 = 2;
 
 /// Lines of a frame that are fetched ahead: those of a short one.
@@ -161,12 +163,17 @@ impl Sender {
         Self { place, next: 0, published: 0, end: 0, rung: 0 }
     }
 
-    /// Room for a frame of `len` bytes in the next slot: its region and offset. `None` while the ring is full.
+    /// Room for a frame of `len` bytes in the next slot: its region and offset. `None` while the
+    /// ring is full.
     ///
     /// # Errors
     /// [`Broken`].
     #[inline]
-    pub(super) fn room(&mut self, regions: &[Region], len: usize) -> Result<Option<(u16, usize)>, Broken> {
+    pub(super) fn room(
+        &mut self,
+        regions: &[Region],
+        len: usize,
+    ) -> Result<Option<(u16, usize)>, Broken> {
         if self.next == self.end {
             self.look(regions)?;
             if self.next == self.end {
@@ -211,7 +218,8 @@ impl Sender {
         true
     }
 
-    /// Has the next slot, and the first lines of its buffer, fetched to be written: they are the peer's as yet.
+    /// Has the next slot, and the first lines of its buffer, fetched to be written: they are the
+    /// peer's as yet.
     #[inline]
     fn prepare(&self, regions: &[Region]) {
         if self.next == self.end {
@@ -236,7 +244,8 @@ impl Sender {
             return false;
         }
         self.rung = self.published;
-        // What was published is to be seen by a peer that goes to sleep before its flags are read, or both miss each other.
+        // What was published is to be seen by a peer that goes to sleep before its flags are read,
+        // or both miss each other.
         fence(Ordering::SeqCst);
         self.place.region(regions).load(self.place.offset + FLAGS) & AWAKE == 0
     }
@@ -268,8 +277,8 @@ pub(super) struct Receiver {
 }
 
 impl Receiver {
-    /// Begins. The buffers that are ours are the peer's to fill from now on, and not before: DPDK's server sets all
-    /// positions to 0 while it comes to terms.
+    /// Begins. The buffers that are ours are the peer's to fill from now on, and not before: DPDK's
+    /// server sets all positions to 0 while it comes to terms.
     pub(super) fn new(place: Place, regions: &[Region]) -> Self {
         if place.buffers.is_some() {
             place.region(regions).store(place.offset + HEAD, place.slots());
@@ -295,7 +304,11 @@ impl Receiver {
     /// # Errors
     /// [`Broken`].
     #[inline]
-    pub(super) fn take(&mut self, regions: &[Region], into: &mut [u8]) -> Result<Option<usize>, Broken> {
+    pub(super) fn take(
+        &mut self,
+        regions: &[Region],
+        into: &mut [u8],
+    ) -> Result<Option<usize>, Broken> {
         if self.next == self.end {
             self.end = self.told(regions);
             if self.next == self.end {
@@ -316,12 +329,15 @@ impl Receiver {
             if self.next != self.end {
                 self.foresee(regions);
             }
-            let region =
-                regions.get(usize::from(slot.region)).ok_or(Broken("a buffer in a region that is not there"))?;
+            let region = regions
+                .get(usize::from(slot.region))
+                .ok_or(Broken("a buffer in a region that is not there"))?;
             if !region.holds(slot.offset as usize, slot.len as usize) {
                 return Err(Broken("a buffer outside its region"));
             }
-            let part = into.get_mut(len..len + slot.len as usize).ok_or(Broken("a frame longer than any"))?;
+            let part = into
+                .get_mut(len..len + slot.len as usize)
+                .ok_or(Broken("a frame longer than any"))?;
             region.read(slot.offset as usize, part);
             len += part.len();
             if slot.flags & CONTINUES == 0 {
@@ -333,8 +349,8 @@ impl Receiver {
         }
     }
 
-    /// Has the next slot and the first lines of its frame fetched at once, the frame from where it probably lies: to read
-    /// first where it does would be one wait behind the other.
+    /// Has the next slot and the first lines of its frame fetched at once, the frame from where it
+    /// probably lies: to read first where it does would be one wait behind the other.
     #[inline]
     fn foresee(&self, regions: &[Region]) {
         self.place.region(regions).prefetch(self.place.slot_at(self.next));
@@ -346,8 +362,9 @@ impl Receiver {
         }
     }
 
-    /// Gives the peer back the slots of what was taken, many at once: each look at what the other has written costs both
-    /// a line's way between two cores, and a peer that has three quarters of the ring is in no hurry.
+    /// Gives the peer back the slots of what was taken, many at once: each look at what the other
+    /// has written costs both a line's way between two cores, and a peer that has three
+    /// quarters of the ring is in no hurry.
     #[inline]
     pub(super) fn release(&mut self, regions: &[Region]) {
         if self.next.wrapping_sub(self.released) >= self.place.slots() / 4 {
@@ -361,10 +378,17 @@ impl Receiver {
         match self.place.buffers {
             Some(buffers) => {
                 while self.released != self.next {
-                    self.place.set_slot(regions, self.released, self.place.empty(buffers, self.released));
+                    self.place.set_slot(
+                        regions,
+                        self.released,
+                        self.place.empty(buffers, self.released),
+                    );
                     self.released = self.released.wrapping_add(1);
                 }
-                region.store(self.place.offset + HEAD, self.released.wrapping_add(self.place.slots()));
+                region.store(
+                    self.place.offset + HEAD,
+                    self.released.wrapping_add(self.place.slots()),
+                );
             }
             None => {
                 self.released = self.next;
@@ -404,7 +428,9 @@ mod tests {
     }
 
     fn put(sender: &mut Sender, regions: &[Region], frame: &[u8]) -> bool {
-        let Some((region, at)) = sender.room(regions, frame.len()).expect("sound") else { return false };
+        let Some((region, at)) = sender.room(regions, frame.len()).expect("sound") else {
+            return false;
+        };
         regions[usize::from(region)].write(at, frame);
         sender.commit(regions);
         true

@@ -7,9 +7,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::cmsg_space;
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen, recvmsg, sendmsg,
-    socket_with,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind,
+    connect, listen, recvmsg, sendmsg, socket_with,
 };
 
 use super::arguments::Arguments;
@@ -51,14 +51,19 @@ impl Listener {
     pub(super) fn open(arguments: &Arguments) -> io::Result<Self> {
         let (fd, at) = (open()?, address(arguments)?);
         let mut bound = bind(&fd, &at);
-        if bound == Err(Errno::ADDRINUSE) && !arguments.is_abstract && connect(open()?, &at) == Err(Errno::CONNREFUSED)
+        if bound == Err(Errno::ADDRINUSE)
+            && !arguments.is_abstract
+            && connect(open()?, &at) == Err(Errno::CONNREFUSED)
         {
             std::fs::remove_file(&arguments.socket)?;
             bound = bind(&fd, &at);
         }
         let said = |errno: Errno| {
             let error = io::Error::from(errno);
-            io::Error::new(error.kind(), format!("{}: socket {}: {error}", arguments.name, arguments.socket))
+            io::Error::new(
+                error.kind(),
+                format!("{}: socket {}: {error}", arguments.name, arguments.socket),
+            )
         };
         bound.and_then(|()| listen(&fd, CALLERS)).map_err(said)?;
         Ok(Self { fd, file: (!arguments.is_abstract).then(|| arguments.socket.clone()) })
@@ -112,12 +117,18 @@ impl Socket {
     /// What the peer has said, if anything, and the descriptor that came along.
     ///
     /// # Errors
-    /// The system's; `UnexpectedEof` when the peer has hung up; `InvalidData` for what is no message.
+    /// The system's; `UnexpectedEof` when the peer has hung up; `InvalidData` for what is no
+    /// message.
     pub(super) fn receive(&self) -> io::Result<Option<(Message, Option<OwnedFd>)>> {
         let mut bytes = [0; MESSAGE_BYTES];
         let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(DESCRIPTORS))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
-        let got = match recvmsg(&self.0, &mut [IoSliceMut::new(&mut bytes)], &mut control, RecvFlags::CMSG_CLOEXEC) {
+        let got = match recvmsg(
+            &self.0,
+            &mut [IoSliceMut::new(&mut bytes)],
+            &mut control,
+            RecvFlags::CMSG_CLOEXEC,
+        ) {
             Ok(got) => got.bytes,
             Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
             Err(error) => return Err(error.into()),
@@ -129,10 +140,13 @@ impl Socket {
         match got {
             0 => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the peer has hung up")),
             MESSAGE_BYTES => {
-                let message = Message::parse(&bytes).map_err(|bad| io::Error::new(io::ErrorKind::InvalidData, bad))?;
+                let message = Message::parse(&bytes)
+                    .map_err(|bad| io::Error::new(io::ErrorKind::InvalidData, bad))?;
                 Ok(Some((message, along)))
             }
-            _ => Err(io::Error::new(io::ErrorKind::InvalidData, format!("a message of {got} bytes"))),
+            _ => {
+                Err(io::Error::new(io::ErrorKind::InvalidData, format!("a message of {got} bytes")))
+            }
         }
     }
 

@@ -1,4 +1,5 @@
-//! What there is at a server of a file that is to be sent: the groups that have come, and the file of that name.
+//! What there is at a server of a file that is to be sent: the groups that have come, and the file
+//! of that name.
 
 use super::talk::{Line, Reply, request, taken};
 use crate::copy::error::{Error, Trouble};
@@ -49,15 +50,22 @@ impl Condition {
 }
 
 /// Asks.
-pub(super) fn ask(line: &mut Line<'_>, to: &Address, tag: &str, length: u64) -> Result<Told, Trouble> {
+pub(super) fn ask(
+    line: &mut Line<'_>,
+    to: &Address,
+    tag: &str,
+    length: u64,
+) -> Result<Told, Trouble> {
     let bytes = length.to_string();
     let head = request("GET", to, &[("Accept", UPLOADED), (UPLOAD, tag), (LENGTH, &bytes)]);
     let reply = line.call(to, &head, most_told(length))?;
     let Reply { head, body } = taken(to, reply)?;
-    judge(&head, &body, tag, length).map_err(|why| Error::Protocol { source_name: to.to_string(), why }.into())
+    judge(&head, &body, tag, length)
+        .map_err(|why| Error::Protocol { source_name: to.to_string(), why }.into())
 }
 
-/// The same of a name that may be a directory's, in which the file then keeps its own. Gives where it goes.
+/// The same of a name that may be a directory's, in which the file then keeps its own. Gives where
+/// it goes.
 pub(super) fn ask_around(
     line: &mut Line<'_>,
     to: &Address,
@@ -68,15 +76,20 @@ pub(super) fn ask_around(
     let bytes = length.to_string();
     let head = request("GET", to, &[("Accept", UPLOADED), (UPLOAD, tag), (LENGTH, &bytes)]);
     let reply = line.call(to, &head, most_told(length))?;
-    let folder = reply.head.location.as_deref().filter(|at| reply.head.status == 301 && at.ends_with('/'));
+    let folder =
+        reply.head.location.as_deref().filter(|at| reply.head.status == 301 && at.ends_with('/'));
     let Some(folder) = folder else {
         let Reply { head, body } = taken(to, reply)?;
         let told = judge(&head, &body, tag, length);
-        let told = told.map_err(|why| Trouble::from(Error::Protocol { source_name: to.to_string(), why }))?;
+        let told = told
+            .map_err(|why| Trouble::from(Error::Protocol { source_name: to.to_string(), why }))?;
         return Ok((to.clone(), told));
     };
     let Some(name) = name else {
-        return Err(Error::Usage(format!("{to}: is a directory; say what the file is to be called")).into());
+        return Err(Error::Usage(format!(
+            "{to}: is a directory; say what the file is to be called"
+        ))
+        .into());
     };
     let to = to.with_path(&format!("{folder}{name}"), None);
     let told = ask(line, &to, tag, length)?;
@@ -101,12 +114,16 @@ fn judge(head: &Head, body: &[u8], tag: &str, length: u64) -> Result<Told, Strin
         return Err("does not take files in parts; `sprat share --writable` does".to_owned());
     }
     let parsed = journal::parse(body).ok_or("what it tells of the upload makes no sense")?;
-    let same = parsed.identity.validator == tag && parsed.identity.length == length && parsed.whole == body.len();
+    let same = parsed.identity.validator == tag
+        && parsed.identity.length == length
+        && parsed.whole == body.len();
     if !same || parsed.groups.len() as u64 > count(length) {
         return Err("it tells of another upload".to_owned());
     }
-    let there = head.tag.clone().map(|tag| There { tag, length: head.there, modified: head.changed });
-    let fits = |(group, bytes): &(u64, u64)| *group < count(length) && *bytes < bytes_of(length, *group);
+    let there =
+        head.tag.clone().map(|tag| There { tag, length: head.there, modified: head.changed });
+    let fits =
+        |(group, bytes): &(u64, u64)| *group < count(length) && *bytes < bytes_of(length, *group);
     let begun = head.begun.filter(|begun| fits(begun) && !parsed.groups.contains_key(&begun.0));
     Ok(Told { groups: parsed.groups, begun, there })
 }

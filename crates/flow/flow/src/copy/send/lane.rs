@@ -1,4 +1,5 @@
-//! One stream that sends: takes runs of groups, reads them, tells the value of each behind it, and hears what arrived.
+//! One stream that sends: takes runs of groups, reads them, tells the value of each behind it, and
+//! hears what arrived.
 
 use super::ask::{Condition, ask};
 use super::plan::Plan;
@@ -22,7 +23,8 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Mutex, MutexGuard};
 
-/// Requests whose answers have not come, at most: the next is sent while the one before is answered.
+/// Requests whose answers have not come, at most: the next is sent while the one before is
+/// answered.
 const MAX_HELD: usize = 2;
 
 /// Groups between two looks at the round-trip time.
@@ -66,7 +68,9 @@ impl Sending<'_> {
     pub(super) fn lane(&self, line: &mut Line<'_>) {
         if let Err(trouble) = self.work(line) {
             let mut failure = lock(&self.failure);
-            if failure.is_none() && !(self.stop.is_asked() && matches!(trouble, Trouble::Fatal(Error::Cancelled))) {
+            if failure.is_none()
+                && !(self.stop.is_asked() && matches!(trouble, Trouble::Fatal(Error::Cancelled)))
+            {
                 *failure = Some(trouble);
             }
             self.stop.ask();
@@ -102,7 +106,12 @@ impl Sending<'_> {
     }
 
     /// Sends runs until there is none; `heard` counts answers.
-    fn stream(&self, line: &mut Line<'_>, held: &mut VecDeque<Held>, heard: &mut u32) -> Result<(), Trouble> {
+    fn stream(
+        &self,
+        line: &mut Line<'_>,
+        held: &mut VecDeque<Held>,
+        heard: &mut u32,
+    ) -> Result<(), Trouble> {
         loop {
             if self.stop.is_asked() {
                 return Err(Error::Cancelled.into());
@@ -121,7 +130,12 @@ impl Sending<'_> {
     }
 
     /// Sends the run that was held last.
-    fn run(&self, line: &mut Line<'_>, held: &mut VecDeque<Held>, heard: &mut u32) -> Result<(), Trouble> {
+    fn run(
+        &self,
+        line: &mut Line<'_>,
+        held: &mut VecDeque<Held>,
+        heard: &mut u32,
+    ) -> Result<(), Trouble> {
         let groups = held.back().expect("just held").run.clone();
         let bytes = groups.start * GROUP_BYTES..self.length.min(groups.end * GROUP_BYTES);
         let begun = *lock(&self.begun);
@@ -141,7 +155,8 @@ impl Sending<'_> {
             ],
         );
         let again = self.file.try_clone().map_err(|error| Error::file(self.path, error))?;
-        let mut source = Source::new(again, self.path, self.begin + bytes.start..self.begin + bytes.end);
+        let mut source =
+            Source::new(again, self.path, self.begin + bytes.start..self.begin + bytes.end);
         line.open(self.to)?;
         self.send(line, &[head.as_bytes()], held, heard)?;
         let mut have = usize::try_from(have).expect("within a group");
@@ -161,7 +176,9 @@ impl Sending<'_> {
             if index % LOOK == 1
                 && let Some(path) = line.path()
             {
-                self.counters.rtt.store(u64::try_from(path.rtt.as_micros()).unwrap_or(u64::MAX), Relaxed);
+                self.counters
+                    .rtt
+                    .store(u64::try_from(path.rtt.as_micros()).unwrap_or(u64::MAX), Relaxed);
             }
         }
         Ok(())
@@ -192,7 +209,12 @@ impl Sending<'_> {
     }
 
     /// Hears what became of the run that was held first.
-    fn hear(&self, line: &mut Line<'_>, held: &mut VecDeque<Held>, heard: &mut u32) -> Result<(), Trouble> {
+    fn hear(
+        &self,
+        line: &mut Line<'_>,
+        held: &mut VecDeque<Held>,
+        heard: &mut u32,
+    ) -> Result<(), Trouble> {
         let Reply { head, .. } = taken(self.to, line.answer(self.to, MAX_ANSWER)?)?;
         let Some(Held { run, .. }) = held.pop_front() else { return Ok(()) };
         *heard += 1;
@@ -217,7 +239,8 @@ impl Sending<'_> {
         Ok(())
     }
 
-    /// Asks what has arrived; gives how many groups have of which that was not known, the beginning of one counted too.
+    /// Asks what has arrived; gives how many groups have of which that was not known, the beginning
+    /// of one counted too.
     fn there(&self, line: &mut Line<'_>) -> Result<usize, Trouble> {
         let told = ask(line, self.to, self.tag, self.length)?;
         let gone = self.plan().without(&told.groups);

@@ -1,7 +1,8 @@
-//! From here to a server: `sprat share --writable` takes files in parts, each verified while it comes, and gives a file its name when all of it is there.
+//! From here to a server: `sprat share --writable` takes files in parts, each verified while it
+//! comes, and gives a file its name when all of it is there.
 //!
-//! The server keeps what has come, and a journal of it, so that the same command goes on after any interruption of either end. Here
-//! nothing is written.
+//! The server keeps what has come, and a journal of it, so that the same command goes on after any
+//! interruption of either end. Here nothing is written.
 
 mod ask;
 pub(super) mod lane;
@@ -44,8 +45,8 @@ use std::time::{Duration, Instant};
 use talk::{Line, Reply, request, taken};
 pub use tree::UploadTree;
 
-/// After a file was begun anew: how often, and after how long each time, a server is asked again that takes our former streams for
-/// somebody else's.
+/// After a file was begun anew: how often, and after how long each time, a server is asked again
+/// that takes our former streams for somebody else's.
 const MAX_WAITS: u32 = 50;
 const AFTERMATH: Duration = Duration::from_millis(100);
 
@@ -78,8 +79,9 @@ struct Attempt<'a> {
 }
 
 impl Upload {
-    /// Of the local file at `from` to an address; into it, under its own name, if that ends with a slash or is a directory there. Of a copy's
-    /// options `streams`, `retries`, `patience`, `force`, `restart`, `preserve`, `pace`, `limit`, the sum and whom to trust are of account.
+    /// Of the local file at `from` to an address; into it, under its own name, if that ends with a
+    /// slash or is a directory there. Of a copy's options `streams`, `retries`, `patience`,
+    /// `force`, `restart`, `preserve`, `pace`, `limit`, the sum and whom to trust are of account.
     ///
     /// # Errors
     /// [`Error::Usage`].
@@ -87,16 +89,25 @@ impl Upload {
         options.check()?;
         if options.sums.sha256.is_some() {
             return Err(Error::Usage(
-                "--sha256 is for what is fetched; --blake3 holds what is sent against a sum".to_owned(),
+                "--sha256 is for what is fetched; --blake3 holds what is sent against a sum"
+                    .to_owned(),
             ));
         }
         if !options.verify {
-            return Err(Error::Usage("what is sent to a server is verified always; leave --no-verify out".to_owned()));
+            return Err(Error::Usage(
+                "what is sent to a server is verified always; leave --no-verify out".to_owned(),
+            ));
         }
         let to = Address::parse(to)?.with_token(options.token.as_deref());
-        let mut upload = Self { from: from.to_owned(), part: None, to, options, cancel: Cancel::default() };
+        let mut upload =
+            Self { from: from.to_owned(), part: None, to, options, cancel: Cancel::default() };
         if upload.to.path().ends_with('/') {
-            let why = || format!("{}: has no name at its end; say what the file is to be called", from.display());
+            let why = || {
+                format!(
+                    "{}: has no name at its end; say what the file is to be called",
+                    from.display()
+                )
+            };
             let name = upload.name().ok_or_else(|| Error::Usage(why()))?;
             upload.to = upload.to.with_path(&format!("{}{name}", upload.to.path()), None);
         }
@@ -104,7 +115,13 @@ impl Upload {
     }
 
     /// A part of a file, to become a file of its own at that address; its bytes begin a group.
-    pub(super) fn of_part(from: PathBuf, part: Range<u64>, to: Address, options: Options, cancel: Cancel) -> Self {
+    pub(super) fn of_part(
+        from: PathBuf,
+        part: Range<u64>,
+        to: Address,
+        options: Options,
+        cancel: Cancel,
+    ) -> Self {
         Self { from, part: Some(part), to, options, cancel }
     }
 
@@ -136,7 +153,9 @@ impl Upload {
                 }
                 Err(Trouble::Changed(why)) => return Err(Error::Changed { source_name, why }),
                 // Our own streams of before: the server has yet to see that they have ended.
-                Err(Trouble::Fatal(Error::Refused { status: 409, .. })) if restarts > 0 && waits < MAX_WAITS => {
+                Err(Trouble::Fatal(Error::Refused { status: 409, .. }))
+                    if restarts > 0 && waits < MAX_WAITS =>
+                {
                     waits += 1;
                     if self.cancel.wait(AFTERMATH) {
                         return Err(Error::Cancelled);
@@ -168,7 +187,11 @@ impl Upload {
         }
         let length = bytes.end - bytes.start;
         let tag = version.tag().trim_matches('"').to_owned();
-        let tag = if self.part.is_some() { format!("{tag}-{:x}-{:x}", bytes.start, bytes.end) } else { tag };
+        let tag = if self.part.is_some() {
+            format!("{tag}-{:x}-{:x}", bytes.start, bytes.end)
+        } else {
+            tag
+        };
         // A name that no earlier attempt had: nothing of one is found.
         let tag = if self.options.restart { format!("{tag}-{:x}", random()) } else { tag };
         let (to, told) = self.begin(line, &tag, length, tell)?;
@@ -176,7 +199,8 @@ impl Upload {
             None => Condition::Nothing,
             Some(there) => {
                 let modified = meta.modified().ok();
-                let same_time = there.modified.zip(modified).is_some_and(|(has, is)| same_time(is, has, true));
+                let same_time =
+                    there.modified.zip(modified).is_some_and(|(has, is)| same_time(is, has, true));
                 if !self.options.force {
                     if there.length == Some(length) && same_time {
                         return self.unchanged(client, &to, length, tell);
@@ -186,7 +210,8 @@ impl Upload {
                 Condition::Replaces(there.tag.clone())
             }
         };
-        Attempt { upload: self, client, pacer, file, version, bytes, tag, to, condition }.run(line, told, tell)
+        Attempt { upload: self, client, pacer, file, version, bytes, tag, to, condition }
+            .run(line, told, tell)
     }
 
     /// What comes of a file that is at the server already, as long and as old. Of a hash that is
@@ -251,10 +276,16 @@ impl Attempt<'_> {
         self.bytes.end - self.bytes.start
     }
 
-    fn run(self, line: &mut Line<'_>, told: Told, tell: &mut dyn FnMut(&Event)) -> Result<Outcome, Trouble> {
+    fn run(
+        self,
+        line: &mut Line<'_>,
+        told: Told,
+        tell: &mut dyn FnMut(&Event),
+    ) -> Result<Outcome, Trouble> {
         let options = &self.upload.options;
         let length = self.length();
-        let resumed: u64 = told.groups.keys().map(|group| crate::partial::bytes_of(length, *group)).sum();
+        let resumed: u64 =
+            told.groups.keys().map(|group| crate::partial::bytes_of(length, *group)).sum();
         tell(&Event::Opened {
             source: self.upload.from.display().to_string(),
             target: self.to.to_string().into(),
@@ -269,7 +300,8 @@ impl Attempt<'_> {
         let (mut there, mut begun) = (values.clone(), told.begun);
         for _ in 0..MAX_ROUNDS {
             self.send(line, (&there, begun), &mut values, &mut before, tell)?;
-            let now = self.file.metadata().map_err(|error| Error::file(&self.upload.from, error))?;
+            let now =
+                self.file.metadata().map_err(|error| Error::file(&self.upload.from, error))?;
             if Version::of(&now) != self.version {
                 return Err(Trouble::Changed("it was written to while it was read".to_owned()));
             }
@@ -359,7 +391,12 @@ impl Attempt<'_> {
     }
 
     /// Ends the upload: the file gets its name. False: the server lacks some of it.
-    fn end(&self, line: &mut Line<'_>, blake3: &Value, tell: &mut dyn FnMut(&Event)) -> Result<bool, Trouble> {
+    fn end(
+        &self,
+        line: &mut Line<'_>,
+        blake3: &Value,
+        tell: &mut dyn FnMut(&Event),
+    ) -> Result<bool, Trouble> {
         let (name, value) = self.condition.field();
         let hash = blake3::Hash::from_bytes(*blake3).to_hex();
         let (length, modified) = (self.length().to_string(), self.version.modified.to_string());
@@ -383,7 +420,8 @@ impl Attempt<'_> {
         let head = request("PUT", &self.to, &fields);
         let mut failures = 0;
         loop {
-            let said = line.call(&self.to, &head, MAX_ANSWER).and_then(|reply| taken(&self.to, reply));
+            let said =
+                line.call(&self.to, &head, MAX_ANSWER).and_then(|reply| taken(&self.to, reply));
             let (why, pause) = match said {
                 Ok(Reply { head, .. }) => {
                     if let Some(note) = head.note {
@@ -419,9 +457,14 @@ impl Attempt<'_> {
         if !self.upload.options.xattrs {
             return Ok(String::new());
         }
-        let told = xattrs_of(&self.file).map_err(|error| Error::file(&self.upload.from, error))?.field();
-        if let Some(left_out) = Xattrs::parse(&told).map(|told| told.left_out()).filter(|count| *count > 0) {
-            let what = format!("{left_out} extended attributes find no room in a request, and are left out");
+        let told =
+            xattrs_of(&self.file).map_err(|error| Error::file(&self.upload.from, error))?.field();
+        if let Some(left_out) =
+            Xattrs::parse(&told).map(|told| told.left_out()).filter(|count| *count > 0)
+        {
+            let what = format!(
+                "{left_out} extended attributes find no room in a request, and are left out"
+            );
             tell(&Event::Note(format!("{}: {what}", self.upload.from.display())));
         }
         Ok(told)
@@ -432,7 +475,8 @@ impl Attempt<'_> {
         let told = ask::ask(line, &self.to, &self.tag, self.length())?;
         let modified = sprat_http::date::time(&self.version.modified.to_string());
         Ok(told.there.is_some_and(|there| {
-            let same = there.modified.zip(modified).is_some_and(|(has, is)| same_time(is, has, true));
+            let same =
+                there.modified.zip(modified).is_some_and(|(has, is)| same_time(is, has, true));
             there.length == Some(self.length()) && same
         }))
     }

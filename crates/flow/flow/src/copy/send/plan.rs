@@ -16,7 +16,8 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Of a file of `count` groups, of which some are there, for so many lanes: one alone is given all that lies together.
+    /// Of a file of `count` groups, of which some are there, for so many lanes: one alone is given
+    /// all that lies together.
     pub(super) fn new(count: u64, there: &BTreeMap<u64, Value>, lanes: usize) -> Self {
         let longest = if lanes > 1 { LONGEST_RUN } else { u64::MAX };
         let mut plan = Self { missing: VecDeque::new(), longest, wrong: BTreeMap::new() };
@@ -94,10 +95,17 @@ mod tests {
         let more = BTreeMap::from_iter((74..100).chain(120..130).map(|group| (group, [0; 32])));
         assert_eq!(plan.without(&more).len(), 36);
         assert_eq!((plan.wrong(5), plan.wrong(5)), (1, 2));
-        assert_eq!([plan.take(), plan.take(), plan.take()], [Some(5..6), Some(5..6), Some(100..120)]);
+        assert_eq!(
+            [plan.take(), plan.take(), plan.take()],
+            [Some(5..6), Some(5..6), Some(100..120)]
+        );
         assert_eq!((plan.take(), plan.take()), (Some(130..138), None));
         assert!(plan.is_empty());
-        assert_eq!(Plan::new(1000, &BTreeMap::new(), 1).take(), Some(0..1000), "one lane is given all");
+        assert_eq!(
+            Plan::new(1000, &BTreeMap::new(), 1).take(),
+            Some(0..1000),
+            "one lane is given all"
+        );
         assert_eq!(Plan::new(0, &BTreeMap::new(), 1).take(), None);
     }
 }

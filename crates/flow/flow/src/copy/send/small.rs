@@ -1,4 +1,5 @@
-//! Small files: many on a connection before the first answer, so that a round trip is not the price of a file.
+//! Small files: many on a connection before the first answer, so that a round trip is not the price
+//! of a file.
 
 use super::ask::Condition;
 use super::lane::MAX_ANSWER;
@@ -18,8 +19,8 @@ use std::sync::Mutex;
 /// Longest file that is sent so, bytes.
 pub(super) const SMALL: u64 = 4 << 20;
 
-/// Most files that were sent and not answered yet, and most bytes of them: their answers find room in the buffers of a connection, so that neither
-/// end waits for the other to read.
+/// Most files that were sent and not answered yet, and most bytes of them: their answers find room
+/// in the buffers of a connection, so that neither end waits for the other to read.
 const MAX_HELD: usize = 64;
 const MAX_HELD_BYTES: u64 = 8 << 20;
 
@@ -94,7 +95,12 @@ impl Worker<'_> {
         }
     }
 
-    fn send(&self, line: &mut Line<'_>, task: Task, held: &mut VecDeque<Task>) -> Result<(), Trouble> {
+    fn send(
+        &self,
+        line: &mut Line<'_>,
+        task: Task,
+        held: &mut VecDeque<Task>,
+    ) -> Result<(), Trouble> {
         let Some((body, xattrs)) = self.body(&task) else {
             // Gone, or another by now: alone it is seen what.
             (self.end)(task, End::Alone);
@@ -103,8 +109,12 @@ impl Worker<'_> {
         let version = task.entry.version;
         let (length, modified) = (body.len().to_string(), version.modified.to_string());
         let (mode, condition) = (format!("{:04o}", version.mode & 0o777), task.condition.clone());
-        let mut fields =
-            vec![("Content-Type", VERIFIED), ("Content-Length", &length[..]), (MTIME, &modified), condition.field()];
+        let mut fields = vec![
+            ("Content-Type", VERIFIED),
+            ("Content-Length", &length[..]),
+            (MTIME, &modified),
+            condition.field(),
+        ];
         if self.preserve {
             fields.push((MODE, &mode));
         }
@@ -125,18 +135,23 @@ impl Worker<'_> {
             let was_last = held.len() == 1;
             self.hear(line, held)?;
             if was_last {
-                return Err(Trouble::Passing("it answered before it had everything".to_owned(), None));
+                return Err(Trouble::Passing(
+                    "it answered before it had everything".to_owned(),
+                    None,
+                ));
             }
         }
     }
 
-    /// The verified form of a file that is as it was, and its extended attributes where they go along.
+    /// The verified form of a file that is as it was, and its extended attributes where they go
+    /// along.
     fn body(&self, task: &Task) -> Option<(Vec<u8>, String)> {
         let Entry { path, version } = &task.entry;
         let (mut file, _) = open_regular(&self.root.join(path)).ok()?;
         let mut content = Vec::new();
         std::io::Read::by_ref(&mut file).take(SMALL + 1).read_to_end(&mut content).ok()?;
-        let same = content.len() as u64 == version.size && Version::of(&file.metadata().ok()?) == *version;
+        let same =
+            content.len() as u64 == version.size && Version::of(&file.metadata().ok()?) == *version;
         if !same {
             return None;
         }
@@ -167,7 +182,11 @@ impl Worker<'_> {
             Err(Trouble::Fatal(error)) => return Err(error.into()),
             Err(_) => (self.end)(task, End::Alone),
         }
-        if closes { Err(Trouble::Passing("the server ended the connection".to_owned(), None)) } else { Ok(()) }
+        if closes {
+            Err(Trouble::Passing("the server ended the connection".to_owned(), None))
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -177,7 +196,10 @@ pub(super) fn ends_all(error: &Error) -> bool {
         Error::Refused { status, .. } => matches!(status, 405 | 507),
         other => matches!(
             other,
-            Error::Cancelled | Error::Denied { .. } | Error::Untrusted { .. } | Error::Unreachable { .. }
+            Error::Cancelled
+                | Error::Denied { .. }
+                | Error::Untrusted { .. }
+                | Error::Unreachable { .. }
         ),
     }
 }

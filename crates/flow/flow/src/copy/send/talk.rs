@@ -1,4 +1,5 @@
-//! What is said to a server that takes files, on one connection: requests with bodies that are sent piece by piece, and short answers.
+//! What is said to a server that takes files, on one connection: requests with bodies that are sent
+//! piece by piece, and short answers.
 
 use crate::copy::client::Client;
 use crate::copy::error::{Error, Trouble, fault};
@@ -40,7 +41,12 @@ pub(in crate::copy) struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    pub(in crate::copy) fn new(client: &'a Client, pacer: &'a Pacer, pace: Pace, cancel: &Cancel) -> Self {
+    pub(in crate::copy) fn new(
+        client: &'a Client,
+        pacer: &'a Pacer,
+        pace: Pace,
+        cancel: &Cancel,
+    ) -> Self {
         Self { client, pacer, pace, cancel: cancel.clone(), open: None }
     }
 
@@ -53,7 +59,8 @@ impl<'a> Line<'a> {
     pub(in crate::copy) fn open(&mut self, address: &Address) -> Result<(), Trouble> {
         if self.open.is_none() {
             let mut wire = self.client.connect(address, &self.cancel)?;
-            wire.prepare_to_send(SEND_BUFFER, UNSENT).map_err(|error| fault(&address.to_string(), Fault::Io(error)))?;
+            wire.prepare_to_send(SEND_BUFFER, UNSENT)
+                .map_err(|error| fault(&address.to_string(), Fault::Io(error)))?;
             // Where the kernel refuses, it goes at the kernel's own pace.
             let paced = self.pacer.add(wire.tcp(), self.pace).ok();
             self.open = Some((wire, paced));
@@ -61,14 +68,24 @@ impl<'a> Line<'a> {
         Ok(())
     }
 
-    /// Sends bytes, from the one at `done` on; gives how many are sent then. Fewer than there are: an answer is to be read first.
-    pub(in crate::copy) fn pass(&mut self, address: &Address, parts: &[&[u8]], done: usize) -> Result<usize, Trouble> {
+    /// Sends bytes, from the one at `done` on; gives how many are sent then. Fewer than there are:
+    /// an answer is to be read first.
+    pub(in crate::copy) fn pass(
+        &mut self,
+        address: &Address,
+        parts: &[&[u8]],
+        done: usize,
+    ) -> Result<usize, Trouble> {
         let (wire, _) = self.open.as_mut().ok_or_else(gone)?;
         wire.pass(parts, done).map_err(|error| fault(&address.to_string(), error))
     }
 
     /// The next answer, of up to so many bytes. The connection is kept, if it can be.
-    pub(in crate::copy) fn answer(&mut self, address: &Address, most: u64) -> Result<Reply, Trouble> {
+    pub(in crate::copy) fn answer(
+        &mut self,
+        address: &Address,
+        most: u64,
+    ) -> Result<Reply, Trouble> {
         let (wire, _) = self.open.as_mut().ok_or_else(gone)?;
         let reply = read(wire, most).map_err(|error| fault(&address.to_string(), error))?;
         if reply.head.close {
@@ -77,8 +94,14 @@ impl<'a> Line<'a> {
         Ok(reply)
     }
 
-    /// A request without a body, and its answer. On a connection that was there it is made again when that is gone.
-    pub(in crate::copy) fn call(&mut self, address: &Address, head: &str, most: u64) -> Result<Reply, Trouble> {
+    /// A request without a body, and its answer. On a connection that was there it is made again
+    /// when that is gone.
+    pub(in crate::copy) fn call(
+        &mut self,
+        address: &Address,
+        head: &str,
+        most: u64,
+    ) -> Result<Reply, Trouble> {
         if self.open.is_some() {
             if self.pass(address, &[head.as_bytes()], 0).is_ok_and(|done| done == head.len())
                 && let Ok(reply) = self.answer(address, most)
@@ -109,7 +132,9 @@ fn read(wire: &mut Wire, most: u64) -> Result<Reply, Fault> {
         _ if matches!(head.status, 204 | 304) => Framing::Length(0),
         (true, _) => Framing::Chunked,
         (false, Some(length)) if length > most => {
-            return Err(Fault::Wrong(format!("its answer has {length} B, and {most} B at most were wanted")));
+            return Err(Fault::Wrong(format!(
+                "its answer has {length} B, and {most} B at most were wanted"
+            )));
         }
         (false, Some(length)) => Framing::Length(length),
         (false, None) => Framing::Close,

@@ -26,7 +26,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::mpsc::sync_channel;
 use std::time::Instant;
 
-/// Connections for small files, unless more streams are asked for: while one waits for the disk, others send.
+/// Connections for small files, unless more streams are asked for: while one waits for the disk,
+/// others send.
 const CONNECTIONS: usize = 4;
 
 /// Most events that wait to be told.
@@ -51,7 +52,8 @@ struct Sending<'a> {
 }
 
 impl UploadTree {
-    /// Of the folder at `from` to an address; into it, under its own name, if that is a directory there.
+    /// Of the folder at `from` to an address; into it, under its own name, if that is a directory
+    /// there.
     ///
     /// # Errors
     /// [`Error::Usage`].
@@ -70,7 +72,8 @@ impl UploadTree {
         self.cancel = cancel.clone();
     }
 
-    /// Sends it, telling how it goes. Files that are not taken are told of and counted; the others are sent.
+    /// Sends it, telling how it goes. Files that are not taken are told of and counted; the others
+    /// are sent.
     ///
     /// # Errors
     /// [`Error`]: what ends all of it. What was sent stays.
@@ -84,7 +87,8 @@ impl UploadTree {
         let sending = Sending { tree: self, client: &client, pacer: &pacer, folder };
         let made = sending.folder(&mut line, Path::new(""), None)?;
         let there = if made { HashMap::new() } else { sending.there()? };
-        for folder in walk.folders.iter().skip(1).filter(|folder| !there.contains_key(&folder.path)) {
+        for folder in walk.folders.iter().skip(1).filter(|folder| !there.contains_key(&folder.path))
+        {
             sending.folder(&mut line, &folder.path, None)?;
         }
         let mut outcome = TreeOutcome {
@@ -105,8 +109,10 @@ impl UploadTree {
             streams: self.options.streams.max(CONNECTIONS),
             written: format!("{} files", tasks.len()),
         });
-        let (small, large): (Vec<_>, Vec<_>) = tasks.into_iter().partition(|task| task.entry.version.size <= SMALL);
-        let (mut alone, mut progress) = (large, Progress { length: Some(total), ..Progress::default() });
+        let (small, large): (Vec<_>, Vec<_>) =
+            tasks.into_iter().partition(|task| task.entry.version.size <= SMALL);
+        let (mut alone, mut progress) =
+            (large, Progress { length: Some(total), ..Progress::default() });
         alone.extend(sending.many(small, &mut outcome, &mut progress, tell)?);
         sending.one_by_one(alone, &mut outcome, &mut progress, tell)?;
         // Folders get their times when nothing in them changes any more; the innermost first.
@@ -121,14 +127,15 @@ impl UploadTree {
     fn target(&self, line: &mut Line<'_>) -> Result<Address, Error> {
         let path = self.to.path().trim_end_matches('/').to_owned();
         let to = self.to.with_path(&path, None);
-        let into =
-            path.is_empty() || is_folder(line, &to).map_err(|trouble| trouble.into_error(&self.to.to_string()))?;
+        let into = path.is_empty()
+            || is_folder(line, &to).map_err(|trouble| trouble.into_error(&self.to.to_string()))?;
         let folder = self.from.canonicalize().map_err(|error| Error::file(&self.from, error))?;
         match folder.file_name().map(encode) {
             Some(name) if into => Ok(self.to.with_path(&format!("{path}/{name}/"), None)),
-            None if into => {
-                Err(Error::Usage(format!("{}: has no name; say what it is to be called", self.from.display())))
-            }
+            None if into => Err(Error::Usage(format!(
+                "{}: has no name; say what it is to be called",
+                self.from.display()
+            ))),
             _ => Ok(self.to.with_path(&format!("{path}/"), None)),
         }
     }
@@ -143,10 +150,16 @@ impl Sending<'_> {
     }
 
     /// Has a folder made, or given its time. Gives whether it is new.
-    fn folder(&self, line: &mut Line<'_>, path: &Path, attributes: Option<&Entry>) -> Result<bool, Error> {
+    fn folder(
+        &self,
+        line: &mut Line<'_>,
+        path: &Path,
+        attributes: Option<&Entry>,
+    ) -> Result<bool, Error> {
         let address = self.address(path, "/");
-        let told =
-            attributes.map(|entry| (entry.version.modified.to_string(), format!("{:04o}", entry.version.mode & 0o777)));
+        let told = attributes.map(|entry| {
+            (entry.version.modified.to_string(), format!("{:04o}", entry.version.mode & 0o777))
+        });
         let mut fields = vec![("Content-Length", "0")];
         if let Some((modified, mode)) = &told {
             fields.push((MTIME, modified));
@@ -162,7 +175,8 @@ impl Sending<'_> {
     /// What the server has there already.
     fn there(&self) -> Result<HashMap<PathBuf, listing::Entry>, Error> {
         let listed = listing::fetch(self.client, &self.folder, true, &self.tree.cancel);
-        let (_, listing) = listed.map_err(|trouble| trouble.into_error(&self.folder.to_string()))?;
+        let (_, listing) =
+            listed.map_err(|trouble| trouble.into_error(&self.folder.to_string()))?;
         Ok(listing.entries.into_iter().map(|entry| (entry.path.clone(), entry)).collect())
     }
 
@@ -181,9 +195,16 @@ impl Sending<'_> {
                 None => Condition::Nothing,
                 Some(has) => {
                     let is = time(&entry.version.modified.to_string());
-                    let same_time = has.attributes.modified.zip(is).is_some_and(|(has, is)| same_time(is, has, true));
+                    let same_time = has
+                        .attributes
+                        .modified
+                        .zip(is)
+                        .is_some_and(|(has, is)| same_time(is, has, true));
                     match &has.tag {
-                        _ if !self.tree.options.force && has.bytes == entry.version.size && same_time => {
+                        _ if !self.tree.options.force
+                            && has.bytes == entry.version.size
+                            && same_time =>
+                        {
                             outcome.unchanged += 1;
                             continue;
                         }
@@ -212,14 +233,16 @@ impl Sending<'_> {
     ) -> Result<Vec<Task>, Error> {
         let connections = self.tree.options.streams.max(CONNECTIONS).min(small.len());
         let (files, bytes, failed) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
-        let (tasks, alone, failure) = (Mutex::new(VecDeque::from(small)), Mutex::new(Vec::new()), Mutex::new(None));
+        let (tasks, alone, failure) =
+            (Mutex::new(VecDeque::from(small)), Mutex::new(Vec::new()), Mutex::new(None));
         let running = AtomicUsize::new(connections);
         let (events, told) = sync_channel(MAX_EVENTS);
         let stop = self.tree.cancel.part();
         let end = |task: Task, end: End| match end {
             End::Done(note) => {
                 if let Some(note) = note {
-                    let _ = events.send(Event::Note(format!("{}: {note}", task.entry.path.display()))); // as below
+                    let _ =
+                        events.send(Event::Note(format!("{}: {note}", task.entry.path.display()))); // as below
                 }
                 files.fetch_add(1, Relaxed);
                 bytes.fetch_add(task.entry.version.size, Relaxed);
@@ -245,7 +268,8 @@ impl Sending<'_> {
         std::thread::scope(|scope| {
             for _ in 0..connections {
                 scope.spawn(|| {
-                    let mut line = Line::new(self.client, self.pacer, self.tree.options.pace, &stop);
+                    let mut line =
+                        Line::new(self.client, self.pacer, self.tree.options.pace, &stop);
                     if let Err(error) = worker.run(&mut line) {
                         lock(&failure).get_or_insert(error);
                         stop.ask();
@@ -295,20 +319,29 @@ impl Sending<'_> {
                 Event::Opened { .. } => {}
                 Event::Progress(one) => {
                     let (done, received) = (before.done + one.done, before.received + one.received);
-                    tell(&Event::Progress(Progress { done, received, length: before.length, ..*one }));
+                    tell(&Event::Progress(Progress {
+                        done,
+                        received,
+                        length: before.length,
+                        ..*one
+                    }));
                 }
                 other => tell(other),
             });
             match sent {
                 Ok(sent) => {
-                    (outcome.files, outcome.bytes) = (outcome.files + 1, outcome.bytes + sent.length);
+                    (outcome.files, outcome.bytes) =
+                        (outcome.files + 1, outcome.bytes + sent.length);
                     progress.done += sent.length;
                     progress.received += sent.progress.received;
                 }
                 Err(error) if ends_all(&error) => return Err(error),
                 Err(error) => {
                     outcome.failed += 1;
-                    tell(&Event::Failed { name: entry.path.display().to_string(), why: error.to_string() });
+                    tell(&Event::Failed {
+                        name: entry.path.display().to_string(),
+                        why: error.to_string(),
+                    });
                 }
             }
         }

@@ -62,8 +62,10 @@ impl Walk {
         names.sort();
         for name in names {
             if self.files.len() + self.folders.len() >= MAX_ENTRIES {
-                let why =
-                    format!("{}: has more than {MAX_ENTRIES} entries; send its folders one by one", root.display());
+                let why = format!(
+                    "{}: has more than {MAX_ENTRIES} entries; send its folders one by one",
+                    root.display()
+                );
                 return Err(Error::Usage(why));
             }
             let (path, whole) = (path.join(&name), whole.join(&name));
@@ -72,7 +74,9 @@ impl Walk {
                 continue;
             }
             match fs::symlink_metadata(&whole) {
-                Ok(meta) if meta.is_file() => self.files.push(Entry { path, version: Version::of(&meta) }),
+                Ok(meta) if meta.is_file() => {
+                    self.files.push(Entry { path, version: Version::of(&meta) })
+                }
                 Ok(meta) if meta.is_dir() && depth == 0 => self.leave_out(&path, "lies too deep"),
                 Ok(meta) if meta.is_dir() => {
                     if let Err(error) = self.folder(root, &path, depth - 1) {

@@ -1,4 +1,5 @@
-//! Fetching a set as one: its list from any of its hosts, each piece from the host that has it, straight to its place in the file.
+//! Fetching a set as one: its list from any of its hosts, each piece from the host that has it,
+//! straight to its place in the file.
 
 use super::lane::{Lane, Missing, missing};
 use super::manifest::{LIST, Listed, Manifest};
@@ -31,7 +32,8 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::mpsc::sync_channel;
 use std::time::Instant;
 
-/// Streams to each host, unless more are asked for: while one waits for the values of a piece, others receive.
+/// Streams to each host, unless more are asked for: while one waits for the values of a piece,
+/// others receive.
 const STREAMS: usize = 4;
 
 /// A set that is to be fetched.
@@ -52,7 +54,8 @@ struct Hosts {
 }
 
 impl Gather {
-    /// Of the set at an address, to `target`: the name that it will have, or a directory in which it keeps its own.
+    /// Of the set at an address, to `target`: the name that it will have, or a directory in which
+    /// it keeps its own.
     ///
     /// # Errors
     /// [`Error::Usage`].
@@ -68,8 +71,8 @@ impl Gather {
         Ok(Self { hosts: vec![set], target: target.to_owned(), options, cancel: Cancel::default() })
     }
 
-    /// Another host, `HOST[:PORT]`, that may have the list, and that is told the same of who we are. Hosts that the list names, and nobody here, are
-    /// told nothing.
+    /// Another host, `HOST[:PORT]`, that may have the list, and that is told the same of who we
+    /// are. Hosts that the list names, and nobody here, are told nothing.
     ///
     /// # Errors
     /// [`Error::Usage`]: no host, or more than [`MAX_HOSTS`].
@@ -104,8 +107,10 @@ impl Gather {
             true => folder.with_token(self.options.token.as_deref()),
             false => folder,
         });
-        let hosts =
-            Hosts { folders: folders.collect(), received: manifest.hosts.iter().map(|_| AtomicU64::new(0)).collect() };
+        let hosts = Hosts {
+            folders: folders.collect(),
+            received: manifest.hosts.iter().map(|_| AtomicU64::new(0)).collect(),
+        };
         let target = self.place(&manifest)?;
         let total = manifest.files.iter().map(|file| file.shape.length).sum();
         tell(&Event::Opened {
@@ -124,23 +129,31 @@ impl Gather {
             ..TreeOutcome::default()
         };
         self.make_folders(&manifest, &target)?;
-        let (mut before, mut blake3) = (Progress { length: Some(total), ..Progress::default() }, None);
+        let (mut before, mut blake3) =
+            (Progress { length: Some(total), ..Progress::default() }, None);
         for file in &manifest.files {
             let at = if manifest.is_folder { target.join(file.local()) } else { target.clone() };
-            let fetched = self.file(&client, &manifest, &hosts, file, &at, &mut |event| match event {
-                Event::Progress(now) => tell(&Event::Progress(sum(&before, now))),
-                other => tell(other),
-            });
+            let fetched =
+                self.file(&client, &manifest, &hosts, file, &at, &mut |event| match event {
+                    Event::Progress(now) => tell(&Event::Progress(sum(&before, now))),
+                    other => tell(other),
+                });
             match fetched {
                 Ok(fetched) if fetched.unchanged => outcome.unchanged += 1,
                 Ok(fetched) => {
-                    (outcome.files, outcome.bytes) = (outcome.files + 1, outcome.bytes + fetched.length);
+                    (outcome.files, outcome.bytes) =
+                        (outcome.files + 1, outcome.bytes + fetched.length);
                     before = sum(&before, &fetched.progress);
                     blake3 = fetched.blake3.filter(|_| !manifest.is_folder);
                 }
-                Err(error @ Error::Place(PlaceError::Exists(_) | PlaceError::Other { .. })) if manifest.is_folder => {
+                Err(error @ Error::Place(PlaceError::Exists(_) | PlaceError::Other { .. }))
+                    if manifest.is_folder =>
+                {
                     outcome.failed += 1;
-                    tell(&Event::Failed { name: file.local().display().to_string(), why: error.to_string() });
+                    tell(&Event::Failed {
+                        name: file.local().display().to_string(),
+                        why: error.to_string(),
+                    });
                 }
                 Err(error) => return Err(error),
             }
@@ -148,7 +161,8 @@ impl Gather {
         self.finish_folders(&manifest, &target, tell);
         outcome.time = begun.elapsed();
         let received = hosts.folders.iter().zip(&hosts.received);
-        let served = received.map(|(host, bytes)| Served { source: host.to_string(), bytes: bytes.load(Relaxed) });
+        let served = received
+            .map(|(host, bytes)| Served { source: host.to_string(), bytes: bytes.load(Relaxed) });
         Ok(SpreadOutcome { tree: outcome, hosts: served.collect(), blake3 })
     }
 
@@ -161,9 +175,13 @@ impl Gather {
             let error = loop {
                 let (why, pause) = match talk::fetch(client, &list, &self.cancel) {
                     Ok(Some(manifest)) => return Ok(manifest),
-                    Ok(None) => break Error::NotFound { source_name: list.to_string(), status: 404 },
+                    Ok(None) => {
+                        break Error::NotFound { source_name: list.to_string(), status: 404 };
+                    }
                     // That nobody is there is said at once: a name may be wrong.
-                    Err(Trouble::Passing(why, pause)) if failures < self.options.retries => (why, pause),
+                    Err(Trouble::Passing(why, pause)) if failures < self.options.retries => {
+                        (why, pause)
+                    }
                     Err(trouble) => break trouble.into_error(&list.to_string()),
                 };
                 failures += 1;
@@ -186,13 +204,16 @@ impl Gather {
 
     /// Where the set goes.
     fn place(&self, manifest: &Manifest) -> Result<PathBuf, Error> {
-        let is_folder = self.target.is_dir() || self.target.as_os_str().as_encoded_bytes().ends_with(b"/");
+        let is_folder =
+            self.target.is_dir() || self.target.as_os_str().as_encoded_bytes().ends_with(b"/");
         if !is_folder {
             return Ok(self.target.clone());
         }
         let name = self.hosts[0].name().filter(|_| manifest.is_folder);
         let name = name.map(PathBuf::from).or_else(|| manifest.files.first().map(Listed::local));
-        let why = || format!("{}: has no name at its end; say what the set is to be called", self.hosts[0]);
+        let why = || {
+            format!("{}: has no name at its end; say what the set is to be called", self.hosts[0])
+        };
         Ok(self.target.join(name.ok_or_else(|| Error::Usage(why()))?))
     }
 
@@ -200,7 +221,10 @@ impl Gather {
         if !manifest.is_folder {
             return Ok(());
         }
-        let all = manifest.folders.iter().filter_map(|folder| crate::copy::tree::listing::local(&folder.path));
+        let all = manifest
+            .folders
+            .iter()
+            .filter_map(|folder| crate::copy::tree::listing::local(&folder.path));
         for folder in std::iter::once(target.to_owned()).chain(all.map(|path| target.join(path))) {
             std::fs::create_dir_all(&folder).map_err(|error| Error::file(folder, error))?;
         }
@@ -212,10 +236,14 @@ impl Gather {
         for folder in manifest.folders.iter().rev() {
             let Some(path) = crate::copy::tree::listing::local(&folder.path) else { continue };
             let mode = Some(folder.mode & 0o777).filter(|_| self.options.preserve);
-            let attributes = Attributes { mode, modified: time(&folder.mtime), xattrs: Xattrs::default() };
+            let attributes =
+                Attributes { mode, modified: time(&folder.mtime), xattrs: Xattrs::default() };
             let path = target.join(path);
             if let Err(error) = File::open(&path).and_then(|file| attributes.give(&file)) {
-                tell(&Event::Note(format!("{}: time or permissions cannot be set: {error}", path.display())));
+                tell(&Event::Note(format!(
+                    "{}: time or permissions cannot be set: {error}",
+                    path.display()
+                )));
             }
         }
     }
@@ -251,16 +279,18 @@ impl Gather {
         }
         let streams = self.streams(manifest);
         let lanes = streams * hosts.folders.len();
-        // It is the same set at any of its hosts, and its files' states have names that nothing else has.
+        // It is the same set at any of its hosts, and its files' states have names that nothing
+        // else has.
         let source = format!("{}{LIST} {}", set.path(), file.shape.path);
         let validator = Some(file.shape.state.clone());
         let wanted = Wanted { source, length, validator, values: None, strict: false, lanes };
         let source_name = set.to_string();
-        let state =
-            take_up(&fetch, self.options.restart, wanted, tell).map_err(|error| error.into_error(&source_name))?;
+        let state = take_up(&fetch, self.options.restart, wanted, tell)
+            .map_err(|error| error.into_error(&source_name))?;
         let mut queues: Vec<VecDeque<Missing>> = vec![VecDeque::new(); hosts.folders.len()];
         for (number, piece) in file.pieces.iter().enumerate() {
-            let runs = missing(&file.shape.range(number), |group| state.values.contains_key(&group));
+            let runs =
+                missing(&file.shape.range(number), |group| state.values.contains_key(&group));
             if !runs.is_empty() {
                 queues[piece.host].push_back(Missing { piece: number, runs });
             }
@@ -270,10 +300,19 @@ impl Gather {
         // Who fetches what is not this plan's affair: each piece is at one host.
         let plan = Plan::new(0, &BTreeMap::new(), 1);
         let limit = self.options.limit;
-        let shared = Shared::new(length, Progress::default(), state, plan, limit, self.cancel.part(), events);
+        let shared = Shared::new(
+            length,
+            Progress::default(),
+            state,
+            plan,
+            limit,
+            self.cancel.part(),
+            events,
+        );
         shared.running.store(lanes, Release);
         std::thread::scope(|scope| {
-            for ((host, queue), received) in hosts.folders.iter().zip(&queues).zip(&hosts.received) {
+            for ((host, queue), received) in hosts.folders.iter().zip(&queues).zip(&hosts.received)
+            {
                 for _ in 0..streams {
                     let (shared, retries) = (&shared, self.options.retries);
                     let lane = Lane { shared, client, host, file, queue, retries, received };
@@ -300,7 +339,9 @@ impl Gather {
             sources: Vec::new(),
         };
         match failure {
-            None if state.values.len() as u64 == group::count(length) => ready.publish(&mut state, tell),
+            None if state.values.len() as u64 == group::count(length) => {
+                ready.publish(&mut state, tell)
+            }
             failure => {
                 ready.keep(&mut state);
                 Err(failure.map_or(Error::Cancelled, |trouble| trouble.into_error(&source_name)))

@@ -1,4 +1,5 @@
-//! One stream that fetches pieces from one host, and puts their groups where they belong in the file.
+//! One stream that fetches pieces from one host, and puts their groups where they belong in the
+//! file.
 
 use super::manifest::Listed;
 use crate::copy::answer::{Asked, Form};
@@ -66,7 +67,9 @@ impl Fetching {
 
     /// Whether group number `within` must have this value.
     fn has(&self, within: u64, value: &Value) -> bool {
-        let right = |values: &Vec<Value>| usize::try_from(within).is_ok_and(|at| values.get(at) == Some(value));
+        let right = |values: &Vec<Value>| {
+            usize::try_from(within).is_ok_and(|at| values.get(at) == Some(value))
+        };
         self.values.as_ref().is_some_and(right)
     }
 }
@@ -121,13 +124,16 @@ impl Lane<'_> {
             return self.took(fetching, run.start, right);
         }
         let asked = Asked {
-            range: Some((run.start - first) * GROUP_BYTES..length.min((run.end - first) * GROUP_BYTES)),
+            range: Some(
+                (run.start - first) * GROUP_BYTES..length.min((run.end - first) * GROUP_BYTES),
+            ),
             length: Some(length),
             form: Some(Form::Verified),
             fresh: fetching.wrong > 0,
             ..Asked::default()
         };
-        let Reply { mut wire, head, start } = self.client.ask(&fetching.at, &asked, kept.take(), stop)?;
+        let Reply { mut wire, head, start } =
+            self.client.ask(&fetching.at, &asked, kept.take(), stop)?;
         let mut body = Body::new(&mut wire, start.framing);
         for index in run.clone() {
             self.shared.hold_back(bytes_of(self.shared.length, index));
@@ -137,7 +143,10 @@ impl Lane<'_> {
                 && let Ok(path) = Path::of(body.socket())
             {
                 let rtt = if path.rtt.is_zero() { path.receive_rtt } else { path.rtt };
-                self.shared.counters.rtt.store(u64::try_from(rtt.as_micros()).unwrap_or(u64::MAX), Relaxed);
+                self.shared
+                    .counters
+                    .rtt
+                    .store(u64::try_from(rtt.as_micros()).unwrap_or(u64::MAX), Relaxed);
             }
         }
         let is_over = body.is_over();
@@ -182,7 +191,9 @@ impl Lane<'_> {
         let source = Source { address: fetching.at.clone(), verified: true, validator: None };
         let part = (&group::range(piece, within), piece);
         let stop = &self.shared.stop;
-        if let Err(trouble) = fetch_rest(self.client, &source, part, &mut buffer[..len], &mut have, kept, stop) {
+        if let Err(trouble) =
+            fetch_rest(self.client, &source, part, &mut buffer[..len], &mut have, kept, stop)
+        {
             self.shared.keep_begun(index, &buffer[..have]);
             self.shared.recycle(buffer);
             return Err(trouble);
@@ -192,14 +203,22 @@ impl Lane<'_> {
             self.shared.recycle(buffer);
             return Ok(false);
         }
-        let in_file = if piece == length { value } else { group::value(length, index, &buffer[..len]) };
+        let in_file =
+            if piece == length { value } else { group::value(length, index, &buffer[..len]) };
         self.received.fetch_add(self.shared.arrived(index, buffer, in_file)?, Relaxed);
         Ok(true)
     }
 
-    /// Receives a group, number `within` of the piece and `index` of the file; gives whether it is right. It is summed twice: as part of the piece,
-    /// by which it is known to be right, and as part of the file, which has another tree.
-    fn group(&self, body: &mut Body<'_>, fetching: &Fetching, within: u64, index: u64) -> Result<bool, Trouble> {
+    /// Receives a group, number `within` of the piece and `index` of the file; gives whether it is
+    /// right. It is summed twice: as part of the piece, by which it is known to be right, and
+    /// as part of the file, which has another tree.
+    fn group(
+        &self,
+        body: &mut Body<'_>,
+        fetching: &Fetching,
+        within: u64,
+        index: u64,
+    ) -> Result<bool, Trouble> {
         let (length, piece) = (self.shared.length, fetching.length());
         let mut buffer = self.shared.buffer()?;
         let len = usize::try_from(bytes_of(length, index)).expect("a group is in memory");
@@ -222,7 +241,8 @@ impl Lane<'_> {
             self.shared.recycle(buffer);
             return Ok(false);
         }
-        let new = self.shared.arrived(index, buffer, in_file.map_or(value, |summing| summing.value()))?;
+        let new =
+            self.shared.arrived(index, buffer, in_file.map_or(value, |summing| summing.value()))?;
         self.received.fetch_add(new, Relaxed);
         Ok(true)
     }
@@ -230,7 +250,8 @@ impl Lane<'_> {
     /// A group has another value than it should.
     fn wrong(&self, fetching: &mut Fetching, index: u64) -> Result<(), Trouble> {
         fetching.wrong += 1;
-        let (offset, bytes, times) = (index * GROUP_BYTES, bytes_of(self.shared.length, index), fetching.wrong);
+        let (offset, bytes, times) =
+            (index * GROUP_BYTES, bytes_of(self.shared.length, index), fetching.wrong);
         self.shared.counters.wrong.fetch_add(1, Relaxed);
         self.shared.tell(Event::Wrong { offset, bytes, times });
         if times < GROUP_ATTEMPTS {
@@ -263,7 +284,9 @@ impl Lane<'_> {
 pub(super) fn missing(range: &Range<u64>, is_there: impl Fn(u64) -> bool) -> VecDeque<Range<u64>> {
     let mut runs: VecDeque<Range<u64>> = VecDeque::new();
     let first = range.start / GROUP_BYTES;
-    for group in (first..first + group::count(range.end - range.start)).filter(|group| !is_there(*group)) {
+    for group in
+        (first..first + group::count(range.end - range.start)).filter(|group| !is_there(*group))
+    {
         match runs.back_mut() {
             Some(run) if run.end == group => run.end += 1,
             _ => runs.push_back(group..group + 1),

@@ -1,4 +1,5 @@
-//! The list of a spread set: which files it has, which pieces they are made of, and which host has which.
+//! The list of a spread set: which files it has, which pieces they are made of, and which host has
+//! which.
 
 use crate::copy::options::MAX_HOSTS;
 use crate::copy::tree::listing::local;
@@ -158,15 +159,19 @@ impl Manifest {
         serde_json::to_vec(&written).expect("strings and numbers are JSON")
     }
 
-    /// Reads a list. It came from somebody else: all in it is bounded, and no path leads out of the set.
+    /// Reads a list. It came from somebody else: all in it is bounded, and no path leads out of the
+    /// set.
     ///
     /// # Errors
     /// What is wrong with it.
     pub fn parse(bytes: &[u8]) -> Result<Self, String> {
-        let written: Written =
-            serde_json::from_slice(bytes).map_err(|error| format!("is no list of pieces: {error}"))?;
+        let written: Written = serde_json::from_slice(bytes)
+            .map_err(|error| format!("is no list of pieces: {error}"))?;
         if written.sprat_spread != FORMAT {
-            return Err(format!("is a list of version {}; this sprat knows {FORMAT}", written.sprat_spread));
+            return Err(format!(
+                "is a list of version {}; this sprat knows {FORMAT}",
+                written.sprat_spread
+            ));
         }
         if written.hosts.is_empty() || written.hosts.len() > MAX_HOSTS {
             return Err(format!("names {} hosts; want 1 to {MAX_HOSTS}", written.hosts.len()));
@@ -184,7 +189,11 @@ impl Manifest {
         if let Some(folder) = written.folders.iter().find(|folder| local(&folder.path).is_none()) {
             return Err(format!("names {:?}, which is no path in a folder", folder.path));
         }
-        let files = written.files.into_iter().map(|file| file.read(hosts.len())).collect::<Result<Vec<_>, _>>()?;
+        let files = written
+            .files
+            .into_iter()
+            .map(|file| file.read(hosts.len()))
+            .collect::<Result<Vec<_>, _>>()?;
         if !written.folder && (files.len() != 1 || !written.folders.is_empty()) {
             return Err("is neither of one file nor of a folder".to_owned());
         }
@@ -208,18 +217,27 @@ impl WrittenFile {
         if self.state.is_empty() || self.state.len() > 64 || !self.state.bytes().all(is_name) {
             return wrong("has a state that makes no name");
         }
-        if self.piece == 0 || !self.piece.is_multiple_of(GROUP_BYTES) || self.length > crate::copy::answer::MAX_LENGTH {
+        if self.piece == 0
+            || !self.piece.is_multiple_of(GROUP_BYTES)
+            || self.length > crate::copy::answer::MAX_LENGTH
+        {
             return wrong("has a length that none has");
         }
-        let shape =
-            Shape { path: self.path.clone(), length: self.length, state: self.state.clone(), piece: self.piece };
+        let shape = Shape {
+            path: self.path.clone(),
+            length: self.length,
+            state: self.state.clone(),
+            piece: self.piece,
+        };
         if shape.count() != self.pieces.len() {
             return wrong("has not as many pieces as its length makes");
         }
         let mut pieces = Vec::with_capacity(self.pieces.len());
         for (host, hash) in &self.pieces {
             match blake3::Hash::from_hex(hash) {
-                Ok(hash) if *host < hosts => pieces.push(Piece { host: *host, blake3: *hash.as_bytes() }),
+                Ok(hash) if *host < hosts => {
+                    pieces.push(Piece { host: *host, blake3: *hash.as_bytes() })
+                }
                 _ => return wrong("has a piece that is nowhere"),
             }
         }
@@ -248,13 +266,19 @@ mod tests {
     use proptest::prelude::*;
 
     fn manifest(length: u64, piece: u64) -> Manifest {
-        let shape = Shape { path: "a/b%20c".to_owned(), length, state: "0123abc".to_owned(), piece };
-        let pieces = (0..shape.count()).map(|number| Piece { host: number % 2, blake3: [7; 32] }).collect();
+        let shape =
+            Shape { path: "a/b%20c".to_owned(), length, state: "0123abc".to_owned(), piece };
+        let pieces =
+            (0..shape.count()).map(|number| Piece { host: number % 2, blake3: [7; 32] }).collect();
         let hosts = ["http://a:8040/x.sprat-pieces/", "http://b:8040/x.sprat-pieces/"];
         Manifest {
             is_folder: true,
             hosts: hosts.iter().map(|host| Address::parse(host).expect("an address")).collect(),
-            folders: vec![Folder { path: "a".to_owned(), mtime: "5.000000007".to_owned(), mode: 0o755 }],
+            folders: vec![Folder {
+                path: "a".to_owned(),
+                mtime: "5.000000007".to_owned(),
+                mode: 0o755,
+            }],
             files: vec![Listed { shape, mtime: "6".to_owned(), mode: 0o640, pieces }],
         }
     }

@@ -1,4 +1,5 @@
-//! Which pieces of a set are where, and what is to be done next: without time or network, so that it can be tried by itself.
+//! Which pieces of a set are where, and what is to be done next: without time or network, so that
+//! it can be tried by itself.
 
 use super::manifest::Piece;
 use crate::group::Value;
@@ -193,7 +194,10 @@ mod tests {
     #[test]
     fn what_a_host_had_is_sent_to_others_when_it_is_gone() {
         let mut pieces = Pieces::new(3, &[vec![true, false, false], vec![]]);
-        assert_eq!((pieces.take(1), pieces.take(1), pieces.take(1)), (Turn::Send(1), Turn::Send(2), Turn::Wait));
+        assert_eq!(
+            (pieces.take(1), pieces.take(1), pieces.take(1)),
+            (Turn::Send(1), Turn::Send(2), Turn::Wait)
+        );
         assert_eq!(pieces.take(0), Turn::Ask(0));
         pieces.is_there(0, 0, [0; 32]);
         pieces.is_there(1, 1, [1; 32]);
@@ -202,7 +206,10 @@ mod tests {
         pieces.is_there(0, 1, [0; 32]);
         assert_eq!(pieces.all(), None);
         pieces.is_there(2, 1, [2; 32]);
-        assert_eq!(pieces.all().unwrap().iter().map(|piece| piece.host).collect::<Vec<_>>(), [1, 1, 1]);
+        assert_eq!(
+            pieces.all().unwrap().iter().map(|piece| piece.host).collect::<Vec<_>>(),
+            [1, 1, 1]
+        );
         assert!(!pieces.nobody_is_left() && pieces.leave(1) && pieces.nobody_is_left());
     }
 }

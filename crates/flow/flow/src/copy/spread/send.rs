@@ -1,4 +1,5 @@
-//! Sending a set: hosts take pieces by turns, each as many as it is good for; the list goes to all of them when nothing is missing.
+//! Sending a set: hosts take pieces by turns, each as many as it is good for; the list goes to all
+//! of them when nothing is missing.
 
 use super::manifest::{Folder, LIST, Listed, Manifest, PIECES, Piece, Shape};
 use super::pieces::{Pieces, Turn};
@@ -32,7 +33,8 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// Streams to each host, unless more are asked for: while one waits for the end of a piece to be durable, others send.
+/// Streams to each host, unless more are asked for: while one waits for the end of a piece to be
+/// durable, others send.
 const STREAMS: usize = 4;
 
 /// How long a stream that has nothing to do waits before it asks again.
@@ -51,7 +53,8 @@ pub struct Spread {
 /// What came of a set.
 #[derive(Clone, Debug)]
 pub struct SpreadOutcome {
-    /// What came of its files. The target is the set: its address at the first host, or its place here.
+    /// What came of its files. The target is the set: its address at the first host, or its place
+    /// here.
     pub tree: TreeOutcome,
     /// What each host has of it, or sent of it in this run.
     pub hosts: Vec<Served>,
@@ -83,8 +86,8 @@ struct Sending<'a> {
 }
 
 impl Spread {
-    /// Of the file, or the folder, at `from`, to an address: into it, under its own name, if that ends with a slash. Options are of account as
-    /// with an upload.
+    /// Of the file, or the folder, at `from`, to an address: into it, under its own name, if that
+    /// ends with a slash. Options are of account as with an upload.
     ///
     /// # Errors
     /// [`Error::Usage`].
@@ -97,7 +100,12 @@ impl Spread {
         let mut to = Address::parse(to)?.with_token(options.token.as_deref());
         if to.path().ends_with('/') {
             let name = from.canonicalize().ok().and_then(|path| path.file_name().map(encode));
-            let why = || format!("{}: has no name at its end; say what the set is to be called", from.display());
+            let why = || {
+                format!(
+                    "{}: has no name at its end; say what the set is to be called",
+                    from.display()
+                )
+            };
             let name = name.ok_or_else(|| Error::Usage(why()))?;
             to = to.with_path(&format!("{}{name}", to.path()), None);
         }
@@ -125,7 +133,8 @@ impl Spread {
         self.cancel = cancel.clone();
     }
 
-    /// Sends it, telling how it goes. A host that is gone for longer than `retries`, or takes nothing more, is done without: others get what it had.
+    /// Sends it, telling how it goes. A host that is gone for longer than `retries`, or takes
+    /// nothing more, is done without: others get what it had.
     ///
     /// # Errors
     /// [`Error`]. What has come stays at the hosts, for the next attempt.
@@ -134,11 +143,18 @@ impl Spread {
         let (walk, is_folder) = self.walk()?;
         let client = Client::new(&self.options, 0)?;
         let pacer = Pacer::start().map_err(|error| Error::file("a thread", error))?;
-        let shapes: Vec<Shape> = walk.files.iter().map(|file| Shape::new(encoded(&file.path), &file.version)).collect();
+        let shapes: Vec<Shape> =
+            walk.files.iter().map(|file| Shape::new(encoded(&file.path), &file.version)).collect();
         let index: Vec<(usize, usize)> = (0..shapes.len())
-            .flat_map(|file| (0..shapes[file].count()).map(move |piece| (file, piece)).collect::<Vec<_>>())
+            .flat_map(|file| {
+                (0..shapes[file].count()).map(move |piece| (file, piece)).collect::<Vec<_>>()
+            })
             .collect();
-        let root = if is_folder { self.from.clone() } else { self.from.parent().unwrap_or(Path::new("")).to_owned() };
+        let root = if is_folder {
+            self.from.clone()
+        } else {
+            self.from.parent().unwrap_or(Path::new("")).to_owned()
+        };
         let (events, told) = sync_channel(MAX_EVENTS);
         let sending = Sending {
             spread: self,
@@ -167,7 +183,8 @@ impl Spread {
             streams: self.streams() * self.hosts.len(),
             written: format!("{} pieces by {} servers", sending.index.len(), self.hosts.len()),
         });
-        // A host that does not take the list is done without, and what it had is sent again: at most once for each.
+        // A host that does not take the list is done without, and what it had is sent again: at
+        // most once for each.
         let manifest = loop {
             sending.pieces(total, &told, tell)?;
             if let Some(manifest) = sending.end(&walk, tell)? {
@@ -200,7 +217,9 @@ impl Spread {
     /// What is to be sent; and whether it is a folder.
     fn walk(&self) -> Result<(Walk, bool), Error> {
         let meta = std::fs::metadata(&self.from).map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => Error::Usage(format!("{}: there is no such file", self.from.display())),
+            std::io::ErrorKind::NotFound => {
+                Error::Usage(format!("{}: there is no such file", self.from.display()))
+            }
             _ => Error::file(&self.from, error),
         })?;
         if meta.is_dir() {
@@ -210,7 +229,9 @@ impl Spread {
             return Err(RegularError::Other { path: self.from.clone(), what }.into());
         }
         let name = self.from.file_name().map(PathBuf::from);
-        let path = name.ok_or_else(|| Error::Usage(format!("{}: has no name at its end", self.from.display())))?;
+        let path = name.ok_or_else(|| {
+            Error::Usage(format!("{}: has no name at its end", self.from.display()))
+        })?;
         let file = Entry { path, version: Version::of(&meta) };
         Ok((Walk { files: vec![file], ..Walk::default() }, false))
     }
@@ -220,7 +241,9 @@ impl Sending<'_> {
     /// Finds out what each host has. One that is not there, or takes nothing, is done without.
     fn begin(&self, tell: &mut dyn FnMut(&Event)) -> Result<(), Error> {
         let found: Vec<Result<Vec<bool>, Trouble>> = std::thread::scope(|scope| {
-            let asking: Vec<_> = (0..self.folders.len()).map(|host| scope.spawn(move || self.listed(host))).collect();
+            let asking: Vec<_> = (0..self.folders.len())
+                .map(|host| scope.spawn(move || self.listed(host)))
+                .collect();
             asking.into_iter().map(|thread| thread.join().expect("it says what is wrong")).collect()
         });
         let (mut lists, mut errors) = (Vec::new(), Vec::new());
@@ -238,7 +261,9 @@ impl Sending<'_> {
             }
         }
         let mut pieces = Pieces::new(self.index.len(), &lists);
-        let here = (0..self.index.len()).filter(|piece| pieces.is_at_host(*piece)).map(|piece| self.bytes(piece));
+        let here = (0..self.index.len())
+            .filter(|piece| pieces.is_at_host(*piece))
+            .map(|piece| self.bytes(piece));
         self.counters.done.store(here.sum(), Relaxed);
         for (host, error) in errors {
             pieces.leave(host);
@@ -251,7 +276,8 @@ impl Sending<'_> {
         Ok(())
     }
 
-    /// Makes the folder of pieces at a host; gives which are in it already. A set of that name that is another's stays, unless it is to be replaced.
+    /// Makes the folder of pieces at a host; gives which are in it already. A set of that name that
+    /// is another's stays, unless it is to be replaced.
     fn listed(&self, host: usize) -> Result<Vec<bool>, Trouble> {
         let folder = &self.folders[host];
         let mut line = self.line(&self.stop);
@@ -268,7 +294,8 @@ impl Sending<'_> {
             return Ok(Vec::new());
         }
         let (_, listing) = listing::fetch(self.client, folder, false, &self.stop)?;
-        let has: HashMap<PathBuf, u64> = listing.entries.into_iter().map(|entry| (entry.path, entry.bytes)).collect();
+        let has: HashMap<PathBuf, u64> =
+            listing.entries.into_iter().map(|entry| (entry.path, entry.bytes)).collect();
         let is_there = |piece: usize| {
             let (file, number) = self.index[piece];
             has.get(Path::new(&self.shapes[file].name(number))) == Some(&self.bytes(piece))
@@ -277,7 +304,12 @@ impl Sending<'_> {
     }
 
     /// Sends all that is missing, by all hosts.
-    fn pieces(&self, total: u64, told: &Receiver<Event>, tell: &mut dyn FnMut(&Event)) -> Result<(), Error> {
+    fn pieces(
+        &self,
+        total: u64,
+        told: &Receiver<Event>,
+        tell: &mut dyn FnMut(&Event),
+    ) -> Result<(), Error> {
         let (hosts, streams) = (self.folders.len(), self.spread.streams());
         self.running.store(hosts * streams, Release);
         std::thread::scope(|scope| {
@@ -377,9 +409,13 @@ impl Sending<'_> {
         let outcome = part.once(self.client, self.pacer, line, &mut |event| match event {
             Event::Progress(progress) => {
                 self.counters.done.fetch_add(progress.done.saturating_sub(done), Relaxed);
-                self.counters.received.fetch_add(progress.received.saturating_sub(received), Relaxed);
+                self.counters
+                    .received
+                    .fetch_add(progress.received.saturating_sub(received), Relaxed);
                 (done, received) = (done.max(progress.done), received.max(progress.received));
-                self.counters.rtt.store(u64::try_from(progress.rtt.as_micros()).unwrap_or(u64::MAX), Relaxed);
+                self.counters
+                    .rtt
+                    .store(u64::try_from(progress.rtt.as_micros()).unwrap_or(u64::MAX), Relaxed);
             }
             Event::Opened { .. } => {}
             Event::Wrong { .. } => {
@@ -392,14 +428,23 @@ impl Sending<'_> {
         match outcome {
             Ok(outcome) if self.is_as_it_was(file) => {
                 self.counters.done.fetch_add(all - done.min(all), Relaxed);
-                self.counters.received.fetch_add((outcome.progress.received).saturating_sub(received), Relaxed);
+                self.counters
+                    .received
+                    .fetch_add((outcome.progress.received).saturating_sub(received), Relaxed);
                 self.sent.fetch_add(all, Relaxed);
                 match outcome.blake3 {
                     Some(blake3) => Ok(blake3),
                     // It was there already: somebody sent it meanwhile.
                     None => {
                         let at = self.address(host, piece);
-                        Ok(crate::group::root(&values(self.client, &at, all, None, &mut None, &self.stop)?))
+                        Ok(crate::group::root(&values(
+                            self.client,
+                            &at,
+                            all,
+                            None,
+                            &mut None,
+                            &self.stop,
+                        )?))
                     }
                 }
             }
@@ -424,14 +469,18 @@ impl Sending<'_> {
         now.is_ok_and(|now| now.tag().trim_matches('"') == self.shapes[file].state)
     }
 
-    /// What follows from a piece's not being sent: a pause, or doing without the host. An error ends all of it.
+    /// What follows from a piece's not being sent: a pause, or doing without the host. An error
+    /// ends all of it.
     fn trouble(&self, host: usize, failures: u32, trouble: Trouble) -> Result<(), Error> {
         let source = self.folders[host].to_string();
         let (why, pause) = match trouble {
             Trouble::Passing(why, pause) => (why, pause),
             Trouble::Nobody(why) => (why, None),
             Trouble::Changed(why) => {
-                return Err(Error::Changed { source_name: self.spread.from.display().to_string(), why });
+                return Err(Error::Changed {
+                    source_name: self.spread.from.display().to_string(),
+                    why,
+                });
             }
             Trouble::Fatal(Error::Unreachable { why, .. }) => (why, None),
             Trouble::Fatal(error) if is_of_host(&error) => return self.leave(host, error),
@@ -454,9 +503,11 @@ impl Sending<'_> {
     /// Does without a host, as long as there is another.
     fn leave(&self, host: usize, error: Error) -> Result<(), Error> {
         let mut pieces = self.lock();
-        let before: u64 = (0..self.index.len()).filter(|p| pieces.is_at_host(*p)).map(|p| self.bytes(p)).sum();
+        let before: u64 =
+            (0..self.index.len()).filter(|p| pieces.is_at_host(*p)).map(|p| self.bytes(p)).sum();
         let is_new = pieces.leave(host);
-        let after: u64 = (0..self.index.len()).filter(|p| pieces.is_at_host(*p)).map(|p| self.bytes(p)).sum();
+        let after: u64 =
+            (0..self.index.len()).filter(|p| pieces.is_at_host(*p)).map(|p| self.bytes(p)).sum();
         self.counters.done.fetch_sub(before - after, Relaxed);
         if pieces.nobody_is_left() {
             return Err(error);
@@ -468,11 +519,13 @@ impl Sending<'_> {
         Ok(())
     }
 
-    /// Gives the list to all hosts. None: one of them does not take it, or was done without, and some pieces are nowhere.
+    /// Gives the list to all hosts. None: one of them does not take it, or was done without, and
+    /// some pieces are nowhere.
     fn end(&self, walk: &Walk, tell: &mut dyn FnMut(&Event)) -> Result<Option<Manifest>, Error> {
         let (all, hosts) = {
             let pieces = self.lock();
-            let hosts: Vec<usize> = (0..self.folders.len()).filter(|host| !pieces.has_left(*host)).collect();
+            let hosts: Vec<usize> =
+                (0..self.folders.len()).filter(|host| !pieces.has_left(*host)).collect();
             // A host may have been done without when all others had ended.
             let Some(all) = pieces.all() else { return Ok(None) };
             (all, hosts)
@@ -495,7 +548,10 @@ impl Sending<'_> {
                     }
                 };
                 if failures > self.spread.options.retries {
-                    self.leave(host, Error::Unreachable { source_name: self.list(host).to_string(), why })?;
+                    self.leave(
+                        host,
+                        Error::Unreachable { source_name: self.list(host).to_string(), why },
+                    )?;
                     return Ok(None);
                 }
                 let pause = pause.unwrap_or_else(|| backoff(failures));
@@ -510,8 +566,12 @@ impl Sending<'_> {
 
     /// The list, of the hosts that are left.
     fn manifest(&self, walk: &Walk, all: &[Piece], hosts: &[usize]) -> Manifest {
-        let number =
-            |host: usize| hosts.iter().position(|other| *other == host).expect("pieces are at hosts that are left");
+        let number = |host: usize| {
+            hosts
+                .iter()
+                .position(|other| *other == host)
+                .expect("pieces are at hosts that are left")
+        };
         let mut places = all.iter().map(|piece| Piece { host: number(piece.host), ..*piece });
         let files = walk.files.iter().zip(&self.shapes).map(|(file, shape)| Listed {
             shape: shape.clone(),
@@ -525,7 +585,8 @@ impl Sending<'_> {
             mtime: folder.version.modified.to_string(),
             mode: folder.version.mode & 0o777,
         });
-        let hosts = hosts.iter().map(|host| self.folders[*host].clone().without_authorization()).collect();
+        let hosts =
+            hosts.iter().map(|host| self.folders[*host].clone().without_authorization()).collect();
         let is_folder = !walk.folders.is_empty();
         Manifest { is_folder, hosts, folders: folders.collect(), files }
     }
@@ -580,7 +641,12 @@ fn held(manifest: &Manifest) -> Vec<Served> {
             bytes[piece.host] += range.end - range.start;
         }
     }
-    manifest.hosts.iter().zip(bytes).map(|(host, bytes)| Served { source: host.to_string(), bytes }).collect()
+    manifest
+        .hosts
+        .iter()
+        .zip(bytes)
+        .map(|(host, bytes)| Served { source: host.to_string(), bytes })
+        .collect()
 }
 
 /// Whether an error is about a host, so that others may do.

@@ -11,7 +11,11 @@ use sprat_http::client::Body;
 use sprat_http::{Address, Cancel};
 
 /// Fetches a list. None: there is none.
-pub(super) fn fetch(client: &Client, list: &Address, cancel: &Cancel) -> Result<Option<Manifest>, Trouble> {
+pub(super) fn fetch(
+    client: &Client,
+    list: &Address,
+    cancel: &Cancel,
+) -> Result<Option<Manifest>, Trouble> {
     let asked = Asked { form: Some(Form::Plain), ..Asked::default() };
     let (address, reply) = match client.ask_around(list, &asked, cancel) {
         Ok(found) => found,
@@ -20,7 +24,9 @@ pub(super) fn fetch(client: &Client, list: &Address, cancel: &Cancel) -> Result<
     };
     let Reply { mut wire, start, .. } = reply;
     let length = start.length.filter(|length| *length <= MAX_LIST);
-    let Some(length) = length else { return Err(wrong(&address, format!("its list has more than {MAX_LIST} B"))) };
+    let Some(length) = length else {
+        return Err(wrong(&address, format!("its list has more than {MAX_LIST} B")));
+    };
     let mut bytes = vec![0; usize::try_from(length).expect("some megabytes")];
     let mut body = Body::new(&mut wire, start.framing);
     body.fill_both(&mut bytes, &mut []).map_err(|error| fault(&address.to_string(), error))?;
@@ -41,7 +47,11 @@ pub(super) fn put(line: &mut Line<'_>, list: &Address, bytes: &[u8]) -> Result<(
     let body_length = body.len().to_string();
     let mut refused = None;
     for condition in [("If-None-Match", "*"), ("If-Match", "*")] {
-        let head = request("PUT", list, &[("Content-Type", VERIFIED), ("Content-Length", &body_length), condition]);
+        let head = request(
+            "PUT",
+            list,
+            &[("Content-Type", VERIFIED), ("Content-Length", &body_length), condition],
+        );
         line.open(list)?;
         let early = line.pass(list, &[head.as_bytes(), &body], 0)? < head.len() + body.len();
         let answered = line.answer(list, MAX_ANSWER).and_then(|reply| taken(list, reply));
@@ -54,7 +64,9 @@ pub(super) fn put(line: &mut Line<'_>, list: &Address, bytes: &[u8]) -> Result<(
                 let why = format!("it answers {} before it has everything", reply.head.status);
                 return Err(Trouble::Passing(why, None));
             }
-            Err(Trouble::Fatal(error @ Error::Refused { status: 409 | 412, .. })) => refused = Some(error),
+            Err(Trouble::Fatal(error @ Error::Refused { status: 409 | 412, .. })) => {
+                refused = Some(error)
+            }
             Err(trouble) => return Err(trouble),
         }
     }

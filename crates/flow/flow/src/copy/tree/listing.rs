@@ -1,4 +1,5 @@
-//! What a folder on a server has, as the server lists it: a line of JSON for each entry, and one that says that it is the end.
+//! What a folder on a server has, as the server lists it: a line of JSON for each entry, and one
+//! that says that it is the end.
 
 use crate::copy::answer::{Asked, Form};
 use crate::copy::client::{Client, Reply, wrong};
@@ -71,7 +72,8 @@ pub(in crate::copy) fn fetch(
 ) -> Result<(Address, Listing), Trouble> {
     let query = if recursive { "format=jsonl&recursive=1" } else { "format=jsonl" };
     let asked = Asked { form: Some(Form::Plain), ..Asked::default() };
-    let (address, reply) = client.ask_around(&folder.with_path(folder.path(), Some(query)), &asked, cancel)?;
+    let (address, reply) =
+        client.ask_around(&folder.with_path(folder.path(), Some(query)), &asked, cancel)?;
     let Reply { mut wire, head, start } = reply;
     if head.kind != LINES {
         let why = format!(
@@ -108,25 +110,35 @@ pub(in crate::copy) fn fetch(
 impl Listing {
     /// Takes a line; gives whether it is the last one.
     fn take(&mut self, line: &[u8]) -> Result<bool, String> {
-        let line: Line =
-            serde_json::from_slice(line).map_err(|error| format!("its listing is not what it should be: {error}"))?;
+        let line: Line = serde_json::from_slice(line)
+            .map_err(|error| format!("its listing is not what it should be: {error}"))?;
         if line.end {
             self.left_out.extend(line.left_out);
             self.hidden = line.hidden;
             return Ok(true);
         }
         if self.entries.len() == MAX_ENTRIES {
-            return Err(format!("has more than {MAX_ENTRIES} entries; copy its folders one by one"));
+            return Err(format!(
+                "has more than {MAX_ENTRIES} entries; copy its folders one by one"
+            ));
         }
         let href = line.href.ok_or("it lists something without an address")?;
         let is_folder = line.kind.as_deref() == Some("directory");
-        let Some(path) = local(href.strip_suffix('/').filter(|_| is_folder).unwrap_or(&href)) else {
+        let Some(path) = local(href.strip_suffix('/').filter(|_| is_folder).unwrap_or(&href))
+        else {
             return Err(format!("lists {href:?}, which is no name in a folder"));
         };
         let mode = line.mode.and_then(|text| u32::from_str_radix(&text, 8).ok());
         let modified = line.mtime.as_deref().and_then(time);
         let attributes = Attributes { mode, modified, ..Attributes::default() };
-        self.entries.push(Entry { href, path, is_folder, bytes: line.size, attributes, tag: line.etag });
+        self.entries.push(Entry {
+            href,
+            path,
+            is_folder,
+            bytes: line.size,
+            attributes,
+            tag: line.etag,
+        });
         Ok(false)
     }
 }
@@ -147,7 +159,11 @@ pub(in crate::copy) fn local(href: &str) -> Option<PathBuf> {
     let mut path = PathBuf::new();
     for part in href.split('/') {
         let name: Vec<u8> = percent_encoding::percent_decode_str(part).collect();
-        if name.is_empty() || name == b"." || name == b".." || name.iter().any(|byte| matches!(byte, b'/' | 0)) {
+        if name.is_empty()
+            || name == b"."
+            || name == b".."
+            || name.iter().any(|byte| matches!(byte, b'/' | 0))
+        {
             return None;
         }
         path.push(OsStr::from_bytes(&name));
@@ -161,12 +177,27 @@ mod tests {
 
     #[test]
     fn what_a_server_lists_stays_in_its_folder() {
-        for (href, path) in
-            [("a/b%20c", "a/b c"), ("%2e%2ehidden", "..hidden"), ("caf%C3%A9", "café"), ("a%0Ab", "a\nb")]
-        {
+        for (href, path) in [
+            ("a/b%20c", "a/b c"),
+            ("%2e%2ehidden", "..hidden"),
+            ("caf%C3%A9", "café"),
+            ("a%0Ab", "a\nb"),
+        ] {
             assert_eq!(local(href), Some(PathBuf::from(path)));
         }
-        for href in ["", "/etc/passwd", "..", "a/../b", "%2e%2e/x", "a//b", "a%2Fb", "%2Fetc", "a%00b", ".", "a/"] {
+        for href in [
+            "",
+            "/etc/passwd",
+            "..",
+            "a/../b",
+            "%2e%2e/x",
+            "a//b",
+            "a%2Fb",
+            "%2Fetc",
+            "a%00b",
+            ".",
+            "a/",
+        ] {
             assert_eq!(local(href), None, "{href:?}");
         }
     }
@@ -184,8 +215,7 @@ mod tests {
         ] {
             assert!(listing.take(line.as_bytes()).is_err(), "{line}");
         }
-        let line =
-            r#"{"href":"d/x","kind":"file","size":9,"mtime":"5.000000001","mode":"0640","etag":"\"t\"","new":1}"#;
+        let line = r#"{"href":"d/x","kind":"file","size":9,"mtime":"5.000000001","mode":"0640","etag":"\"t\"","new":1}"#;
         assert_eq!(listing.take(line.as_bytes()), Ok(false));
         assert_eq!(listing.take(br#"{"end":true,"entries":1,"left_out":["y"]}"#), Ok(true));
         let entry = &listing.entries[0];

@@ -24,7 +24,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-/// Connections for small files, unless more streams are asked for: while one waits for the disk, others receive.
+/// Connections for small files, unless more streams are asked for: while one waits for the disk,
+/// others receive.
 const CONNECTIONS: usize = 4;
 
 /// Most events that wait to be told.
@@ -94,22 +95,31 @@ impl Tree {
         Address::is_one(source) && source.rsplit('/').next().is_some_and(pattern::is_pattern)
     }
 
-    /// A copy of a folder to `target`; into it, under its own name, if that is a directory. Or of what matches, into that directory.
+    /// A copy of a folder to `target`; into it, under its own name, if that is a directory. Or of
+    /// what matches, into that directory.
     ///
     /// # Errors
     /// [`Error::Usage`].
-    pub fn new(source: &str, target: &Path, recursive: bool, options: Options) -> Result<Self, Error> {
+    pub fn new(
+        source: &str,
+        target: &Path,
+        recursive: bool,
+        options: Options,
+    ) -> Result<Self, Error> {
         options.check()?;
         if options.sums.any() {
             return Err(Error::Usage("a sum is for one file, not for a folder".to_owned()));
         }
         let (folder, pattern) = match source.rsplit_once('/') {
-            Some((folder, last)) if Self::has_pattern(source) => (format!("{folder}/"), Some(last.to_owned())),
+            Some((folder, last)) if Self::has_pattern(source) => {
+                (format!("{folder}/"), Some(last.to_owned()))
+            }
             _ => (format!("{}/", source.trim_end_matches('/')), None),
         };
         let folder = Address::parse(&folder)?.with_token(options.token.as_deref());
         if pattern.is_some() && !target.is_dir() {
-            let why = format!("{}: is no directory, and several files may go there", target.display());
+            let why =
+                format!("{}: is no directory, and several files may go there", target.display());
             return Err(Error::Usage(why));
         }
         let own = folder.folder_name().filter(|_| pattern.is_none() && target.is_dir());
@@ -128,7 +138,8 @@ impl Tree {
         self.cancel = cancel.clone();
     }
 
-    /// Makes the copy, telling how it goes. Files that cannot be copied are told of and counted; the others are copied.
+    /// Makes the copy, telling how it goes. Files that cannot be copied are told of and counted;
+    /// the others are copied.
     ///
     /// # Errors
     /// [`Error`]: what ends all of it. What was copied stays.
@@ -138,12 +149,15 @@ impl Tree {
         let receive_buffer = self.options.receive_buffer / connections;
         let client = Client::new(&self.options, receive_buffer)?;
         let (folder, mut listing) = self.list(&client, tell)?;
-        let mut outcome = TreeOutcome { target: self.target.clone(), verified: true, ..TreeOutcome::default() };
+        let mut outcome =
+            TreeOutcome { target: self.target.clone(), verified: true, ..TreeOutcome::default() };
         self.choose(&mut listing, &mut outcome);
         outcome.left_out.append(&mut listing.left_out);
         if listing.hidden > 0 {
             let hidden = listing.hidden;
-            outcome.left_out.push(format!("{hidden} names that begin with a dot; `sprat share --hidden` gives them"));
+            outcome.left_out.push(format!(
+                "{hidden} names that begin with a dot; `sprat share --hidden` gives them"
+            ));
         }
         let folders: Vec<_> = listing.entries.iter().filter(|entry| entry.is_folder).collect();
         std::fs::create_dir_all(&self.target).map_err(|error| Error::file(&self.target, error))?;
@@ -163,9 +177,13 @@ impl Tree {
             streams: connections,
             written: format!("{} files", tasks.len()),
         });
-        let parents: BTreeSet<PathBuf> =
-            tasks.iter().filter_map(|task| task.place.target().parent()).map(Path::to_owned).collect();
-        let (small, large): (Vec<_>, Vec<_>) = tasks.into_iter().partition(|task| task.entry.bytes <= SMALL);
+        let parents: BTreeSet<PathBuf> = tasks
+            .iter()
+            .filter_map(|task| task.place.target().parent())
+            .map(Path::to_owned)
+            .collect();
+        let (small, large): (Vec<_>, Vec<_>) =
+            tasks.into_iter().partition(|task| task.entry.bytes <= SMALL);
         let (events, told) = sync_channel(MAX_EVENTS);
         let shared = Shared {
             tasks: Mutex::new(small.into()),
@@ -186,11 +204,19 @@ impl Tree {
         self.one_by_one(alone, &shared, &mut outcome, total, tell)?;
         // Folders get their times when nothing in them changes any more; the innermost first.
         for folder in folders.iter().rev() {
-            let mode = folder.attributes.mode.filter(|_| self.options.preserve).or(Some(0o777 & !crate::file::umask()));
+            let mode = folder
+                .attributes
+                .mode
+                .filter(|_| self.options.preserve)
+                .or(Some(0o777 & !crate::file::umask()));
             let path = self.target.join(&folder.path);
-            let given = File::open(&path).and_then(|file| Attributes { mode, ..folder.attributes.clone() }.give(&file));
+            let given = File::open(&path)
+                .and_then(|file| Attributes { mode, ..folder.attributes.clone() }.give(&file));
             if let Err(error) = given {
-                tell(&Event::Note(format!("{}: time or permissions cannot be set: {error}", path.display())));
+                tell(&Event::Note(format!(
+                    "{}: time or permissions cannot be set: {error}",
+                    path.display()
+                )));
             }
         }
         parents.iter().try_for_each(|folder| sync_directory(folder))?;
@@ -200,17 +226,29 @@ impl Tree {
         Ok(outcome)
     }
 
-    fn list(&self, client: &Client, tell: &mut dyn FnMut(&Event)) -> Result<(Address, Listing), Error> {
+    fn list(
+        &self,
+        client: &Client,
+        tell: &mut dyn FnMut(&Event),
+    ) -> Result<(Address, Listing), Error> {
         let mut failures = 0;
         loop {
-            let (why, pause) = match listing::fetch(client, &self.folder, self.recursive, &self.cancel) {
-                Ok(found) => return Ok(found),
-                Err(Trouble::Fatal(error)) => return Err(error),
-                Err(Trouble::Passing(why, pause)) if failures < self.options.retries => (why, pause),
-                Err(Trouble::Passing(why, _) | Trouble::Nobody(why) | Trouble::Changed(why)) => {
-                    return Err(Error::Unreachable { source_name: self.folder.to_string(), why });
-                }
-            };
+            let (why, pause) =
+                match listing::fetch(client, &self.folder, self.recursive, &self.cancel) {
+                    Ok(found) => return Ok(found),
+                    Err(Trouble::Fatal(error)) => return Err(error),
+                    Err(Trouble::Passing(why, pause)) if failures < self.options.retries => {
+                        (why, pause)
+                    }
+                    Err(
+                        Trouble::Passing(why, _) | Trouble::Nobody(why) | Trouble::Changed(why),
+                    ) => {
+                        return Err(Error::Unreachable {
+                            source_name: self.folder.to_string(),
+                            why,
+                        });
+                    }
+                };
             failures += 1;
             let pause = pause.unwrap_or_else(|| backoff(failures));
             tell(&Event::Retry { why, pause });
@@ -224,22 +262,30 @@ impl Tree {
     fn choose(&self, listing: &mut Listing, outcome: &mut TreeOutcome) {
         let Some(pattern) = &self.pattern else { return };
         let named = |entry: &Entry| {
-            let first = entry.path.components().next().map(|part| part.as_os_str().to_string_lossy().into_owned());
+            let first = entry
+                .path
+                .components()
+                .next()
+                .map(|part| part.as_os_str().to_string_lossy().into_owned());
             first.is_some_and(|name| pattern::matches(pattern, &name))
         };
         listing.entries.retain(named);
         listing.left_out.retain(|text| {
             let first = listing::left_out_name(text);
-            first.is_none_or(|name| pattern::matches(pattern, name.split('/').next().unwrap_or_default()))
+            first.is_none_or(|name| {
+                pattern::matches(pattern, name.split('/').next().unwrap_or_default())
+            })
         });
         if !pattern.starts_with('.') {
             listing.hidden = 0;
         }
         if !self.recursive {
             let folders = listing.entries.extract_if(.., |entry| entry.is_folder);
-            outcome
-                .left_out
-                .extend(folders.map(|entry| format!("{}: is a folder; -r copies folders", entry.path.display())));
+            outcome.left_out.extend(
+                folders.map(|entry| {
+                    format!("{}: is a folder; -r copies folders", entry.path.display())
+                }),
+            );
         }
     }
 
@@ -257,7 +303,10 @@ impl Tree {
             let place = Place::of(&target)?;
             if let Err(error) = place.check() {
                 outcome.failed += 1;
-                tell(&Event::Failed { name: entry.path.display().to_string(), why: error.to_string() });
+                tell(&Event::Failed {
+                    name: entry.path.display().to_string(),
+                    why: error.to_string(),
+                });
                 continue;
             }
             match target.symlink_metadata() {
@@ -265,7 +314,11 @@ impl Tree {
                 Ok(meta) => {
                     let same = meta.is_file() && meta.len() == entry.bytes;
                     let (theirs, ours) = (entry.attributes.modified, meta.modified().ok());
-                    if same && theirs.zip(ours).is_some_and(|(theirs, ours)| same_time(theirs, ours, true)) {
+                    if same
+                        && theirs
+                            .zip(ours)
+                            .is_some_and(|(theirs, ours)| same_time(theirs, ours, true))
+                    {
                         outcome.unchanged += 1;
                     } else {
                         outcome.failed += 1;
@@ -341,7 +394,12 @@ impl Tree {
                 Event::Opened { .. } => {}
                 Event::Progress(progress) => {
                     let (done, received) = (before + progress.done, before + progress.received);
-                    tell(&Event::Progress(Progress { done, received, length: Some(total.max(done)), ..*progress }));
+                    tell(&Event::Progress(Progress {
+                        done,
+                        received,
+                        length: Some(total.max(done)),
+                        ..*progress
+                    }));
                 }
                 other => tell(other),
             });
@@ -354,7 +412,10 @@ impl Tree {
                 Err(error) if ends_all(&error) => return Err(error),
                 Err(error) => {
                     outcome.failed += 1;
-                    tell(&Event::Failed { name: entry.path.display().to_string(), why: error.to_string() });
+                    tell(&Event::Failed {
+                        name: entry.path.display().to_string(),
+                        why: error.to_string(),
+                    });
                 }
             }
         }
@@ -372,7 +433,8 @@ impl Shared {
             while let Some(task) = tasks.front()
                 && batch.len() < BATCH_FILES
                 && (batch.is_empty()
-                    || (bytes + task.entry.bytes <= BATCH_BYTES && requests + task.request_bytes() <= BATCH_REQUESTS))
+                    || (bytes + task.entry.bytes <= BATCH_BYTES
+                        && requests + task.request_bytes() <= BATCH_REQUESTS))
             {
                 bytes += task.entry.bytes;
                 requests += task.request_bytes();
@@ -395,7 +457,8 @@ impl Shared {
             self.stop.ask();
             return false;
         }
-        // What met something is tried alone, with all that one file is given; what stood behind it is asked for again.
+        // What met something is tried alone, with all that one file is given; what stood behind it
+        // is asked for again.
         let mut rest = batch.drain(done..);
         lock(&self.alone).extend(rest.next());
         let mut tasks = lock(&self.tasks);
@@ -406,5 +469,8 @@ impl Shared {
 
 /// Whether no other file would fare better.
 fn ends_all(error: &Error) -> bool {
-    matches!(error, Error::Cancelled | Error::Sink(_) | Error::Untrusted { .. } | Error::Unreachable { .. })
+    matches!(
+        error,
+        Error::Cancelled | Error::Sink(_) | Error::Untrusted { .. } | Error::Unreachable { .. }
+    )
 }

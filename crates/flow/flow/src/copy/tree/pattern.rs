@@ -5,13 +5,14 @@ pub(super) fn is_pattern(text: &str) -> bool {
     text.contains(['*', '?'])
 }
 
-/// Whether `name` is one that `pattern` stands for: `*` for any characters, also none, `?` for one. A name that begins with a dot is
-/// only meant by a pattern that does.
+/// Whether `name` is one that `pattern` stands for: `*` for any characters, also none, `?` for one.
+/// A name that begins with a dot is only meant by a pattern that does.
 pub(super) fn matches(pattern: &str, name: &str) -> bool {
     if name.starts_with('.') && !pattern.starts_with('.') {
         return false;
     }
-    let (pattern, name): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
+    let (pattern, name): (Vec<char>, Vec<char>) =
+        (pattern.chars().collect(), name.chars().collect());
     let (mut at, mut of) = (0, 0);
     // Where the last star was, and how far what it stands for went.
     let mut star = None;
@@ -40,14 +41,24 @@ mod tests {
 
     #[test]
     fn stars_stand_for_anything_and_question_marks_for_one() {
-        for (pattern, name) in
-            [("*", "a"), ("*.jpg", "a.b.jpg"), ("a?c", "aéc"), ("a*b*c", "a-b-b-c"), ("**", ""), (".*", ".x")]
-        {
+        for (pattern, name) in [
+            ("*", "a"),
+            ("*.jpg", "a.b.jpg"),
+            ("a?c", "aéc"),
+            ("a*b*c", "a-b-b-c"),
+            ("**", ""),
+            (".*", ".x"),
+        ] {
             assert!(matches(pattern, name), "{pattern} {name}");
         }
-        for (pattern, name) in
-            [("*.jpg", "a.jpeg"), ("a?c", "ac"), ("", "a"), ("*", ".hidden"), ("a*b", "a"), ("?", "")]
-        {
+        for (pattern, name) in [
+            ("*.jpg", "a.jpeg"),
+            ("a?c", "ac"),
+            ("", "a"),
+            ("*", ".hidden"),
+            ("a*b", "a"),
+            ("?", ""),
+        ] {
             assert!(!matches(pattern, name), "{pattern} {name}");
         }
     }

@@ -1,4 +1,5 @@
-//! The body of a request, as it comes: every wait has an end, and nothing is read that is not of it.
+//! The body of a request, as it comes: every wait has an end, and nothing is read that is not of
+//! it.
 
 use super::super::socket::Channel;
 use crate::group::{GROUP_BYTES, Summing, Value};
@@ -8,7 +9,8 @@ use std::time::{Duration, Instant};
 /// How long a group of a file may take to come, however steadily: 1.7 kB/s.
 const GROUP_TIME: Duration = Duration::from_secs(600);
 
-/// Bytes that are received, and summed while they are in the processor's cache, at a time; whole chunks of the tree.
+/// Bytes that are received, and summed while they are in the processor's cache, at a time; whole
+/// chunks of the tree.
 const PIECE: usize = 256 << 10;
 
 /// A body that is being received.
@@ -24,7 +26,12 @@ pub(super) struct Intake<'a> {
 }
 
 impl<'a> Intake<'a> {
-    pub(super) fn new(channel: &'a mut Channel, came: &'a mut Vec<u8>, length: u64, patience: Duration) -> Self {
+    pub(super) fn new(
+        channel: &'a mut Channel,
+        came: &'a mut Vec<u8>,
+        length: u64,
+        patience: Duration,
+    ) -> Self {
         Self { channel, came, left: length, here: 0, patience }
     }
 
@@ -38,8 +45,15 @@ impl<'a> Intake<'a> {
         self.channel.send(&[b"HTTP/1.1 100 Continue\r\n\r\n"])
     }
 
-    /// Reads a group's bytes into `into`, behind the `have` bytes of it that are there, and gives its value.
-    pub(super) fn group(&mut self, file: u64, index: u64, into: &mut [u8], have: usize) -> io::Result<Value> {
+    /// Reads a group's bytes into `into`, behind the `have` bytes of it that are there, and gives
+    /// its value.
+    pub(super) fn group(
+        &mut self,
+        file: u64,
+        index: u64,
+        into: &mut [u8],
+        have: usize,
+    ) -> io::Result<Value> {
         let until = Instant::now() + GROUP_TIME;
         let mut summing = Summing::begin(file, index);
         summing.add(&into[..have]);
@@ -63,7 +77,8 @@ impl<'a> Intake<'a> {
         Ok(value)
     }
 
-    /// Reads what is left and throws it away, if it is no more than so many bytes; gives whether nothing is left.
+    /// Reads what is left and throws it away, if it is no more than so many bytes; gives whether
+    /// nothing is left.
     pub(super) fn skip(&mut self, most: u64) -> bool {
         let until = Instant::now() + self.patience;
         let mut room = vec![0; usize::try_from(self.left.min(PIECE as u64)).expect("a piece")];
@@ -84,8 +99,16 @@ impl<'a> Intake<'a> {
         self.here += early;
         let mut done = early;
         while done < into.len() {
-            match self.channel.read_until(until.min(Instant::now() + self.patience), &mut into[done..])? {
-                0 => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it ended in the middle")),
+            match self
+                .channel
+                .read_until(until.min(Instant::now() + self.patience), &mut into[done..])?
+            {
+                0 => {
+                    return Err(io::Error::new(
+                        io::ErrorKind::UnexpectedEof,
+                        "it ended in the middle",
+                    ));
+                }
                 count => {
                     done += count;
                     self.here += count;

@@ -1,7 +1,8 @@
 //! What is sent to a server: files, whole or in parts, into the directory that it shares.
 //!
-//! Nothing has the name of a file before all of it is here, right and durable. A refusal before a body leaves the connection as it is where the body is
-//! short; else the connection ends, so that nobody waits for what nobody wants.
+//! Nothing has the name of a file before all of it is here, right and durable. A refusal before a
+//! body leaves the connection as it is where the body is short; else the connection ends, so that
+//! nobody waits for what nobody wants.
 
 mod intake;
 mod parts;
@@ -36,7 +37,8 @@ use uploads::{Ending, Named, Spot, conflict, failed};
 /// Longest file that is written in one go, without a ring and without a journal, bytes.
 const SMALL: u64 = 4 << 20;
 
-/// Most bytes of a body that nobody wants which are read all the same, so that the connection goes on.
+/// Most bytes of a body that nobody wants which are read all the same, so that the connection goes
+/// on.
 const MAX_SKIPPED: u64 = 8 << 20;
 
 /// Most groups of a part that may arrive wrong: more are no accident.
@@ -79,9 +81,10 @@ impl Put {
         let (status, text) = if replaced { (200, "replaced") } else { (201, "created") };
         let put = Self::new(status, text).field("ETag", version.tag());
         match refused {
-            Some(error) => {
-                put.field(NOTE, format_args!("time, permissions or extended attributes cannot be set: {error}"))
-            }
+            Some(error) => put.field(
+                NOTE,
+                format_args!("time, permissions or extended attributes cannot be set: {error}"),
+            ),
             None => put,
         }
     }
@@ -93,8 +96,10 @@ impl Connection {
         let shared = self.shared.clone();
         let address = request.target.as_ref().map_or_else(|| "*".to_owned(), Target::encoded);
         let tcp = self.channel.tcp();
-        let verified = request.field("content-type").is_some_and(|kind| kind.contains(group::VERIFIED));
-        let mut going = shared.transfers.begin(tcp, self.peer, &address, (verified, true), request.length);
+        let verified =
+            request.field("content-type").is_some_and(|kind| kind.contains(group::VERIFIED));
+        let mut going =
+            shared.transfers.begin(tcp, self.peer, &address, (verified, true), request.length);
         let (mut lane, patience) = (self.lane.take(), shared.limits.patience);
         let mut intake = Intake::new(&mut self.channel, &mut self.came, request.length, patience);
         let taken = shared.put(request, &mut intake, &mut lane, &mut |bytes| going.add(bytes));
@@ -107,7 +112,11 @@ impl Connection {
             Err(Stop::Refused(Refused { status, what })) => {
                 let put = Put::new(status, &what);
                 let put = if status == 503 { put.field("Retry-After", RETRY_AFTER) } else { put };
-                let put = if status == 401 { put.field("WWW-Authenticate", "Bearer realm=\"sprat\"") } else { put };
+                let put = if status == 401 {
+                    put.field("WWW-Authenticate", "Bearer realm=\"sprat\"")
+                } else {
+                    put
+                };
                 let put = if status == 405 { put.field("Allow", shared.allowed()) } else { put };
                 (put, Some(what))
             }
@@ -126,11 +135,18 @@ impl Connection {
         drop(going);
         let keep = request.keep && skipped && self.stays_open();
         let body = format!("{}\n", put.text).into_bytes();
-        let head = put.head.field("Content-Type", "text/plain; charset=utf-8").field("Content-Length", body.len());
+        let head = put
+            .head
+            .field("Content-Type", "text/plain; charset=utf-8")
+            .field("Content-Length", body.len());
         let status = head.status();
         let sent = self.channel.send(&[&head.finish(keep), &body]);
         let error = error.or_else(|| sent.as_ref().err().map(ToString::to_string));
-        self.tell(Some((request, &address)), Sent { status, bytes, verified, error, ..Sent::default() }, began);
+        self.tell(
+            Some((request, &address)),
+            Sent { status, bytes, verified, error, ..Sent::default() },
+            began,
+        );
         match (sent, keep) {
             (Err(_), _) => Then::Abort,
             (Ok(()), true) => Then::Next,
@@ -151,12 +167,18 @@ impl Shared {
             }
             // A page that some browser shows may be anybody's, whatever name it came by.
             Some(Proof::None) if request.field("origin").is_some() => {
-                return refused(403, "pages in browsers put nothing here where no token is asked for");
+                return refused(
+                    403,
+                    "pages in browsers put nothing here where no token is asked for",
+                );
             }
             Some(_) => {}
         }
         if self.writable.is_none() {
-            return refused(405, "files are only given here: sprat share --writable takes them too");
+            return refused(
+                405,
+                "files are only given here: sprat share --writable takes them too",
+            );
         }
         Ok(())
     }
@@ -172,9 +194,11 @@ impl Shared {
         self.may_put(request)?;
         let (what, mut attributes) = put::read(request, self.writable.unwrap_or(0))?;
         if !self.xattrs && !attributes.xattrs.is_empty() {
-            return Err(
-                Refused { status: 403, what: "extended attributes are not taken: share --xattrs".to_owned() }.into()
-            );
+            return Err(Refused {
+                status: 403,
+                what: "extended attributes are not taken: share --xattrs".to_owned(),
+            }
+            .into());
         }
         if what == What::Folder {
             attributes.xattrs = Xattrs::default(); // of files only
@@ -239,19 +263,29 @@ impl Shared {
     pub(super) fn upload_asked(&self, request: &Request, target: &Target) -> Option<Decision> {
         let told = match put::asked(request, self.writable.unwrap_or(put::MAX_FILE)) {
             Ok(None) => return None,
-            Ok(Some(asked)) => self.may_put(request).and_then(|()| self.tell_upload(request, target, &asked)),
+            Ok(Some(asked)) => {
+                self.may_put(request).and_then(|()| self.tell_upload(request, target, &asked))
+            }
             Err(refused) => Err(refused),
         };
-        Some(told.unwrap_or_else(|Refused { status, what }| text(request, Head::new(status), &format!("{what}\n"))))
+        Some(told.unwrap_or_else(|Refused { status, what }| {
+            text(request, Head::new(status), &format!("{what}\n"))
+        }))
     }
 
-    fn tell_upload(&self, request: &Request, target: &Target, asked: &put::Upload) -> Result<Decision, Refused> {
+    fn tell_upload(
+        &self,
+        request: &Request,
+        target: &Target,
+        asked: &put::Upload,
+    ) -> Result<Decision, Refused> {
         if self.root.folder(target.names()).is_ok() {
             let head = Head::new(301).field("Location", format_args!("{}/", target.encoded()));
             return Ok(text(request, head, "that is a directory\n"));
         }
         let spot = self.spot(target)?;
-        let head = Head::new(200).field("Content-Type", UPLOADED).field("Cache-Control", "no-store");
+        let head =
+            Head::new(200).field("Content-Type", UPLOADED).field("Cache-Control", "no-store");
         let head = match spot.there()? {
             Some(there) => {
                 let head = head.field("ETag", there.tag()).field(LENGTH, there.size);
@@ -268,9 +302,12 @@ impl Shared {
 
     /// Where a file is put.
     fn spot(&self, target: &Target) -> Result<Spot, Refused> {
-        let (name, before) = target.names().split_last().ok_or_else(|| Refused::bad("a file has a name"))?;
+        let (name, before) =
+            target.names().split_last().ok_or_else(|| Refused::bad("a file has a name"))?;
         let folder = self.root.folder(before).map_err(|lost| match lost {
-            Lost::Missing => conflict("there is no such directory; PUT with a slash at the end makes one".to_owned()),
+            Lost::Missing => conflict(
+                "there is no such directory; PUT with a slash at the end makes one".to_owned(),
+            ),
             other => lost_refused(other),
         })?;
         Ok(Spot::new(folder, name, target.encoded()))
@@ -324,10 +361,12 @@ impl Whole<'_> {
         intake: &mut Intake<'_>,
         refuse: &dyn Fn(io::Error) -> Stop,
     ) -> Result<Option<io::Error>, Stop> {
-        let mut room = vec![0; usize::try_from(self.length.min(GROUP_BYTES)).expect("a group is in memory")];
+        let mut room =
+            vec![0; usize::try_from(self.length.min(GROUP_BYTES)).expect("a group is in memory")];
         for index in 0..group::count(self.length) {
             let bytes = group::range(self.length, index);
-            let content = &mut room[..usize::try_from(bytes.end - bytes.start).expect("a group is in memory")];
+            let content = &mut room
+                [..usize::try_from(bytes.end - bytes.start).expect("a group is in memory")];
             let value = intake.group(self.length, index, content, 0).map_err(Stop::Gone)?;
             if self.verified && intake.value().map_err(Stop::Gone)? != value {
                 return Err(wrong().into());
@@ -341,7 +380,13 @@ impl Whole<'_> {
     }
 
     /// The same past the page cache. What has come of it is of no use after an interruption.
-    fn large(self, shared: &Shared, spot: Spot, request: &Request, intake: &mut Intake<'_>) -> Result<Put, Stop> {
+    fn large(
+        self,
+        shared: &Shared,
+        spot: Spot,
+        request: &Request,
+        intake: &mut Intake<'_>,
+    ) -> Result<Put, Stop> {
         let lane = shared.uploads.open(spot, None, self.length)?;
         let wrongs = groups(&lane, &(0..self.length), self.verified, intake, self.came)?;
         if !wrongs.is_empty() {
@@ -369,8 +414,10 @@ fn groups(
         let bytes = group::range(length, index);
         let len = usize::try_from(bytes.end - bytes.start).expect("a group is in memory");
         let mut buffer = lane.buffer()?;
-        // The first may go on within a group; if its beginning is not here any more, it comes out wrong.
-        let have = usize::try_from(range.start.saturating_sub(bytes.start)).expect("within a group");
+        // The first may go on within a group; if its beginning is not here any more, it comes out
+        // wrong.
+        let have =
+            usize::try_from(range.start.saturating_sub(bytes.start)).expect("within a group");
         let begun = if have > 0 { lane.upload().take_begun(index, have) } else { Some(Vec::new()) };
         let is_whole = begun.is_some();
         begun.iter().for_each(|begun| buffer[..have].copy_from_slice(begun));
@@ -379,7 +426,9 @@ fn groups(
             Ok((value, if verified { intake.value()? } else { value }))
         };
         match take() {
-            Ok((value, told)) if value == told && is_whole => lane.arrived(index, buffer, len, value)?,
+            Ok((value, told)) if value == told && is_whole => {
+                lane.arrived(index, buffer, len, value)?
+            }
             Ok(_) => {
                 lane.recycle(buffer);
                 wrong.push(index);
@@ -404,13 +453,18 @@ fn groups(
 }
 
 fn wrong() -> Refused {
-    Refused { status: 422, what: "a group arrived with another value than was told; send it again".to_owned() }
+    Refused {
+        status: 422,
+        what: "a group arrived with another value than was told; send it again".to_owned(),
+    }
 }
 
 fn lost_refused(lost: Lost) -> Refused {
     match lost {
         Lost::Missing => Refused::missing(),
-        Lost::Forbidden => Refused { status: 403, what: "the server may not write there".to_owned() },
+        Lost::Forbidden => {
+            Refused { status: 403, what: "the server may not write there".to_owned() }
+        }
         Lost::Busy => Refused { status: 503, what: "try again soon".to_owned() },
         Lost::Io(error) => failed(&error),
     }

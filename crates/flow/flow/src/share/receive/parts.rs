@@ -66,10 +66,12 @@ impl Parts {
         length: u64,
     ) -> Result<Reserved, Refused> {
         let most = self.most.unwrap_or_else(|| {
-            rustix::fs::fstatvfs(folder).map_or(u64::MAX, |told| told.f_blocks.saturating_mul(told.f_frsize) / 2)
+            rustix::fs::fstatvfs(folder)
+                .map_or(u64::MAX, |told| told.f_blocks.saturating_mul(told.f_frsize) / 2)
         });
         let mut kept = self.lock();
-        let others: u64 = kept.iter().filter(|(other, _)| Some(*other) != key).map(|(_, bytes)| bytes).sum();
+        let others: u64 =
+            kept.iter().filter(|(other, _)| Some(*other) != key).map(|(_, bytes)| bytes).sum();
         let held = others.saturating_add(self.reserved.load(Ordering::Acquire));
         if held.saturating_add(length) > most {
             let what = format!(
@@ -91,7 +93,12 @@ impl Parts {
 
     /// Looks through all of the shared directory: counts parts, and removes those that nobody has
     /// gone on with for longer than they are kept.
-    pub(in crate::share) fn sweep(&self, root: &Root, kept_for: Duration, is_stopped: &dyn Fn() -> bool) {
+    pub(in crate::share) fn sweep(
+        &self,
+        root: &Root,
+        kept_for: Duration,
+        is_stopped: &dyn Fn() -> bool,
+    ) {
         let mut found = HashMap::new();
         look_through(root, &mut Vec::new(), (kept_for, is_stopped), &mut found, MAX_DEPTH);
         if is_stopped() {
@@ -132,7 +139,8 @@ fn look_through(
             if let Some(place) = Place::of_part(name) {
                 found.extend(part(&folder, name, &place, kept_for));
             }
-        } else if depth > 0 && matches!(entry.file_type(), FileType::Directory | FileType::Unknown) {
+        } else if depth > 0 && matches!(entry.file_type(), FileType::Directory | FileType::Unknown)
+        {
             folders.push(name.to_owned());
         }
     }

@@ -1,5 +1,6 @@
-//! Uploads: files that come in parts, over one connection after the other or several at a time. What has come lies under a hidden name beside the
-//! file, with a journal, until all of it is there.
+//! Uploads: files that come in parts, over one connection after the other or several at a time.
+//! What has come lies under a hidden name beside the file, with a journal, until all of it is
+//! there.
 
 use super::parts::{self, Parts, Reserved};
 use crate::file::{Attributes, Place, PlaceError, Sink, SinkError};
@@ -32,7 +33,8 @@ pub const MAX_LANES: usize = 16;
 const BUFFERS: usize = MAX_LANES + 8;
 const _: () = assert!(BUFFERS <= crate::file::MAX_BUFFERS);
 
-/// A directory that is open, and a name in it: what is put there stays in that directory, wherever that is moved.
+/// A directory that is open, and a name in it: what is put there stays in that directory, wherever
+/// that is moved.
 pub(super) struct Spot {
     folder: OwnedFd,
     name: OsString,
@@ -50,14 +52,16 @@ pub(in crate::share) struct Uploads {
     begun: Arc<Mutex<HashMap<Key, Begun>>>,
 }
 
-/// The beginning of a group whose rest did not come before a connection broke: one of each upload, 1 MiB at most.
+/// The beginning of a group whose rest did not come before a connection broke: one of each upload,
+/// 1 MiB at most.
 struct Begun {
     tag: String,
     group: u64,
     bytes: Vec<u8>,
 }
 
-/// An upload's place among all. Whoever opens it waits here for who closes it, for it is written down then what there is.
+/// An upload's place among all. Whoever opens it waits here for who closes it, for it is written
+/// down then what there is.
 type Slot = Mutex<Option<Arc<Upload>>>;
 
 /// A file that is being received.
@@ -77,7 +81,8 @@ struct State {
     partial: Partial,
     /// Whether it has its name, or is thrown away: nothing is kept.
     over: bool,
-    /// Groups that a sender was told are here: it goes on behind them, so that they are read back before the end.
+    /// Groups that a sender was told are here: it goes on behind them, so that they are read back
+    /// before the end.
     relied_on: BTreeSet<u64>,
 }
 
@@ -120,7 +125,10 @@ impl Spot {
     pub(super) fn may_be(&self, request: &Request) -> Result<Option<Version>, Refused> {
         let there = self.there()?;
         let tag = there.map(|there| there.tag()).unwrap_or_default();
-        put::may_replace(request, there.map(|there| Condition { tag: &tag, modified: there.modified }))?;
+        put::may_replace(
+            request,
+            there.map(|there| Condition { tag: &tag, modified: there.modified }),
+        )?;
         Ok(there)
     }
 
@@ -128,7 +136,9 @@ impl Spot {
     pub(super) fn publish(&self, request: &Request) -> Result<(Version, bool), Refused> {
         let replaced = self.may_be(request)?.is_some();
         self.place().publish(replaced).map_err(|error| match error {
-            PlaceError::Exists(_) => Refused { status: 412, what: "there is such a file by now".to_owned() },
+            PlaceError::Exists(_) => {
+                Refused { status: 412, what: "there is such a file by now".to_owned() }
+            }
             PlaceError::NoName(_) => Refused::bad("a file has a name"),
             PlaceError::Other { what, .. } => conflict(format!("there is {what} of that name")),
             PlaceError::Io { source, .. } => failed(&source),
@@ -141,17 +151,26 @@ impl Spot {
     pub(super) fn refuse(&self, error: &SinkError, kept: bool) -> Refused {
         match error {
             SinkError::NoSpace { bytes, .. } if kept => {
-                let part = self.place().part().file_name().unwrap_or_default().to_string_lossy().into_owned();
+                let part = self
+                    .place()
+                    .part()
+                    .file_name()
+                    .unwrap_or_default()
+                    .to_string_lossy()
+                    .into_owned();
                 let what = format!(
                     "no space for the {bytes} B of {}; what has come stays beside it as {part}, for the same command to go on",
                     self.shown
                 );
                 Refused { status: 507, what }
             }
-            SinkError::NoSpace { bytes, .. } => {
-                Refused { status: 507, what: format!("no space for the {bytes} B of {}", self.shown) }
+            SinkError::NoSpace { bytes, .. } => Refused {
+                status: 507,
+                what: format!("no space for the {bytes} B of {}", self.shown),
+            },
+            SinkError::Busy(_) => {
+                Refused { status: 503, what: "another transfer writes this file".to_owned() }
             }
-            SinkError::Busy(_) => Refused { status: 503, what: "another transfer writes this file".to_owned() },
             SinkError::Io { source, .. } => failed(source),
         }
     }
@@ -162,7 +181,8 @@ impl Uploads {
         Self { slots: Mutex::default(), parts, begun: Arc::default() }
     }
 
-    /// Takes up an upload, which others may be at, or begins it. Without a tag nobody can go on with it.
+    /// Takes up an upload, which others may be at, or begins it. Without a tag nobody can go on
+    /// with it.
     pub(super) fn open(&self, spot: Spot, tag: Option<&str>, length: u64) -> Result<Lane, Refused> {
         let key = spot.key().map_err(|error| failed(&error))?;
         let slot = {
@@ -213,7 +233,9 @@ impl Uploads {
                 values
             }
             Some(_) => BTreeMap::new(),
-            None => kept(spot, &asked.tag, asked.length).map(|(_, values)| values).unwrap_or_default(),
+            None => {
+                kept(spot, &asked.tag, asked.length).map(|(_, values)| values).unwrap_or_default()
+            }
         };
         let mut told = begin(&identity(&asked.tag, asked.length, String::new(), String::new()));
         groups(&mut told, &values);
@@ -222,12 +244,19 @@ impl Uploads {
 }
 
 impl Upload {
-    fn open(spot: Spot, tag: Option<&str>, length: u64, uploads: &Uploads) -> Result<Self, Refused> {
+    fn open(
+        spot: Spot,
+        tag: Option<&str>,
+        length: u64,
+        uploads: &Uploads,
+    ) -> Result<Self, Refused> {
         let parts = &uploads.parts;
         let place = spot.place();
         let reserved = parts.reserve(spot.part_key().as_ref(), &spot.folder, length)?;
         if place.part().symlink_metadata().is_ok_and(|meta| !meta.is_file()) {
-            return Err(conflict("something else has the name that it would have on its way".to_owned()));
+            return Err(conflict(
+                "something else has the name that it would have on its way".to_owned(),
+            ));
         }
         let is_kept = || tag.is_some_and(|tag| kept(&spot, tag, length).is_some());
         let open = || Sink::open(place.part(), Access::Direct, Some(length), BUFFERS);
@@ -237,7 +266,8 @@ impl Upload {
             error => Err(error),
         });
         let sink = sink.map_err(|error| spot.refuse(&error, is_kept()))?;
-        // It is locked from here on: nobody else, nor another process, writes what is looked at now.
+        // It is locked from here on: nobody else, nor another process, writes what is looked at
+        // now.
         let had = tag.and_then(|tag| kept(&spot, tag, length));
         let mut partial = Partial::new(sink, None);
         let identity = |tag| identity(tag, length, part_id(place.part()), boot());
@@ -246,14 +276,17 @@ impl Upload {
                 (partial.journal, partial.values) = (Some(journal), values);
             }
             (_, Some(tag)) => {
-                partial.journal =
-                    Some(Journal::begin(place.journal(), &identity(tag)).map_err(|error| failed(&error))?);
+                partial.journal = Some(
+                    Journal::begin(place.journal(), &identity(tag))
+                        .map_err(|error| failed(&error))?,
+                );
             }
             // An earlier one's journal would tell of what is overwritten.
             (_, None) => place.forget().map_err(|error| failed(&error))?,
         }
         let relied_on = partial.values.keys().copied().collect();
-        let (tag, state) = (tag.map(str::to_owned), Mutex::new(State { partial, over: false, relied_on }));
+        let (tag, state) =
+            (tag.map(str::to_owned), Mutex::new(State { partial, over: false, relied_on }));
         Ok(Self {
             spot,
             place,
@@ -267,14 +300,16 @@ impl Upload {
         })
     }
 
-    /// Keeps the beginning of a group, so that a path that breaks before every megabyte brings one all the same.
+    /// Keeps the beginning of a group, so that a path that breaks before every megabyte brings one
+    /// all the same.
     pub(super) fn keep_begun(&self, group: u64, bytes: &[u8]) {
         let (Some(tag), Ok(key)) = (self.tag.clone(), self.spot.key()) else { return };
         let mut all = lock(&self.begun);
         if all.len() >= MAX_UPLOADS && !all.contains_key(&key) {
             all.clear(); // they are sent again, no worse
         }
-        let is_less = |had: &Begun| had.tag == tag && had.group == group && had.bytes.len() >= bytes.len();
+        let is_less =
+            |had: &Begun| had.tag == tag && had.group == group && had.bytes.len() >= bytes.len();
         if !bytes.is_empty() && !all.get(&key).is_some_and(is_less) {
             all.insert(key, Begun { tag, group, bytes: bytes.to_vec() });
         }
@@ -284,7 +319,9 @@ impl Upload {
     pub(super) fn take_begun(&self, group: u64, have: usize) -> Option<Vec<u8>> {
         let key = self.spot.key().ok()?;
         let mut all = lock(&self.begun);
-        let is_it = |had: &&Begun| self.tag.as_ref() == Some(&had.tag) && had.group == group && had.bytes.len() >= have;
+        let is_it = |had: &&Begun| {
+            self.tag.as_ref() == Some(&had.tag) && had.group == group && had.bytes.len() >= have
+        };
         all.get(&key).filter(is_it)?;
         let mut bytes = all.remove(&key)?.bytes;
         bytes.truncate(have);
@@ -318,7 +355,8 @@ impl Upload {
         let State { partial, relied_on, over } = &mut *state;
         if !*over && !relied_on.is_empty() {
             // The disk, or somebody who wrote to the part, may have damaged them since.
-            let checked = partial.check(self.length, &|group| relied_on.contains(&group), &|| false);
+            let checked =
+                partial.check(self.length, &|group| relied_on.contains(&group), &|| false);
             let wrong = checked.map_err(|error| self.spot.refuse(&error, true))?;
             relied_on.clear();
             if wrong != Some(0) {
@@ -345,7 +383,8 @@ impl Upload {
     }
 }
 
-/// A file that has its name, whether it replaced another, and why it does not have all of its attributes.
+/// A file that has its name, whether it replaced another, and why it does not have all of its
+/// attributes.
 pub(super) type Named = (Version, bool, Option<io::Error>);
 
 /// Why an upload does not end.
@@ -400,7 +439,13 @@ impl Lane {
     }
 
     /// Takes a group that is right.
-    pub(super) fn arrived(&self, index: u64, buffer: AlignedBuf, len: usize, value: Value) -> Result<(), Refused> {
+    pub(super) fn arrived(
+        &self,
+        index: u64,
+        buffer: AlignedBuf,
+        len: usize,
+        value: Value,
+    ) -> Result<(), Refused> {
         let mut state = lock(&self.upload().state);
         if state.over || state.partial.values.contains_key(&index) {
             state.partial.sink.recycle(buffer);

@@ -39,10 +39,15 @@ pub(super) enum Fault {
 impl Endpoint {
     pub(super) fn parse(text: &str) -> Result<Self, EtcdError> {
         let fault = |fault| EtcdError::Url { url: text.to_owned(), fault };
-        let url = Url::parse(text).map_err(|_| fault("not a URL; write for example http://10.0.0.1:2379"))?;
+        let url = Url::parse(text)
+            .map_err(|_| fault("not a URL; write for example http://10.0.0.1:2379"))?;
         match url.scheme() {
             "http" => {}
-            "https" => return Err(fault("TLS to etcd is not there yet: reach it over a network you trust, by http")),
+            "https" => {
+                return Err(fault(
+                    "TLS to etcd is not there yet: reach it over a network you trust, by http",
+                ));
+            }
             _ => return Err(fault("not a URL; write for example http://10.0.0.1:2379")),
         }
         if !url.username().is_empty() || url.password().is_some() {
@@ -99,13 +104,17 @@ pub(super) async fn post(
         answered
     };
     match timeout(in_all, exchange).await {
-        Ok(Ok((status, body))) if status.is_success() => {
-            serde_json::from_slice(&body).map_err(|cause| Fault::Perhaps(format!("not JSON: {cause}")))
-        }
+        Ok(Ok((status, body))) if status.is_success() => serde_json::from_slice(&body)
+            .map_err(|cause| Fault::Perhaps(format!("not JSON: {cause}"))),
         Ok(Ok((status, body))) => {
             let reason = reason(&body).unwrap_or_else(|| status.to_string());
-            // What etcd does not understand, or has no room for, it has not done; of anything else it cannot be sure itself.
-            Err(if status.is_client_error() { Fault::Refused(reason) } else { Fault::Perhaps(reason) })
+            // What etcd does not understand, or has no room for, it has not done; of anything else
+            // it cannot be sure itself.
+            Err(if status.is_client_error() {
+                Fault::Refused(reason)
+            } else {
+                Fault::Perhaps(reason)
+            })
         }
         Ok(Err(cause)) => Err(Fault::Perhaps(cause)),
         Err(_) => Err(Fault::Perhaps(format!("no answer within {in_all:?}"))),

@@ -6,8 +6,9 @@ use super::{Etcd, EtcdError, words};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// How long a change may take. The coordinator's node waits for it meanwhile and renews no lease, and the oldest has so much left,
-/// and a little more: what takes longer ends as not known, and the coordinator begins anew.
+/// How long a change may take. The coordinator's node waits for it meanwhile and renews no lease,
+/// and the oldest has so much left, and a little more: what takes longer ends as not known, and the
+/// coordinator begins anew.
 pub const APPLY_WAIT: Duration = Duration::from_millis(300);
 
 const _: () = assert!(APPLY_WAIT.as_millis() + RENEWAL.as_millis() < LEASE.as_millis());
@@ -18,9 +19,10 @@ pub const LOAD_WAIT: Duration = Duration::from_secs(5);
 /// Most changes made at once: what etcd takes in one transaction, unless it was told otherwise.
 pub const MAX_CHANGES: usize = 128;
 
-/// Metadata in etcd, for as long as a term lasts: every change is made only if the leader's key was last written by the claim
-/// that began this term. So a coordinator that was deposed changes nothing, whatever it takes itself for; and what it had on
-/// its way when it began a new term comes to nothing too.
+/// Metadata in etcd, for as long as a term lasts: every change is made only if the leader's key was
+/// last written by the claim that began this term. So a coordinator that was deposed changes
+/// nothing, whatever it takes itself for; and what it had on its way when it began a new term comes
+/// to nothing too.
 pub struct MetadataEtcd {
     etcd: Etcd,
     term: u64,
@@ -50,23 +52,35 @@ impl Metadata for MetadataEtcd {
 
     fn load(&self) -> Result<BTreeMap<String, Vec<u8>>, MetadataError> {
         let prefix = self.etcd.rows_prefix();
-        let rows = self.etcd.range(&words::all(&prefix), LOAD_WAIT).map_err(|error| self.fault(&error))?;
-        let named = rows.into_iter().map(|row| Some((row.key.strip_prefix(&prefix)?.to_owned(), row.value)));
+        let rows =
+            self.etcd.range(&words::all(&prefix), LOAD_WAIT).map_err(|error| self.fault(&error))?;
+        let named = rows
+            .into_iter()
+            .map(|row| Some((row.key.strip_prefix(&prefix)?.to_owned(), row.value)));
         let all: Option<_> = named.collect();
         all.ok_or_else(|| self.fault(&self.etcd.nonsense("rows that were not asked for")))
     }
 
     fn apply(&mut self, changes: &[(String, Option<Vec<u8>>)]) -> Result<(), MetadataError> {
-        assert!(changes.len() <= MAX_CHANGES, "{} changes at once; whoever makes them knows the limit", changes.len());
+        assert!(
+            changes.len() <= MAX_CHANGES,
+            "{} changes at once; whoever makes them knows the limit",
+            changes.len()
+        );
         let prefix = self.etcd.rows_prefix();
-        let changes: Vec<_> = changes.iter().map(|(key, value)| (format!("{prefix}{key}"), value.clone())).collect();
+        let changes: Vec<_> =
+            changes.iter().map(|(key, value)| (format!("{prefix}{key}"), value.clone())).collect();
         match self.etcd.transact((&self.etcd.leader_key(), self.term), &changes, APPLY_WAIT) {
             Ok(Some(_)) => Ok(()),
             Ok(None) => Err(MetadataError::Fenced { place: self.etcd.urls() }),
-            // Most likely it is full, or has no leader: the cluster waits until somebody has seen to it.
+            // Most likely it is full, or has no leader: the cluster waits until somebody has seen
+            // to it.
             Err(error @ EtcdError::Refused { .. }) => {
                 tracing::error!("{error}");
-                Err(MetadataError::Unavailable { place: self.etcd.urls(), cause: error.to_string() })
+                Err(MetadataError::Unavailable {
+                    place: self.etcd.urls(),
+                    cause: error.to_string(),
+                })
             }
             Err(error) => Err(self.fault(&error)),
         }

@@ -5,8 +5,8 @@
 //! /sprat/NAME/rows/...    the rows of the catalog
 //! ```
 //!
-//! Each request has a connection of its own: they are seldom, and one that has been idle since before etcd's restart
-//! would leave it open whether a transaction was executed.
+//! Each request has a connection of its own: they are seldom, and one that has been idle since
+//! before etcd's restart would leave it open whether a transaction was executed.
 
 mod http;
 mod metadata;
@@ -85,9 +85,15 @@ impl EtcdPlace {
     /// # Errors
     /// [`EtcdError::Url`], [`EtcdError::Name`].
     pub fn new(urls: &str, name: &str) -> Result<Self, EtcdError> {
-        let endpoints = urls.split(',').map(|url| Endpoint::parse(url.trim())).collect::<Result<Vec<_>, _>>()?;
+        let endpoints = urls
+            .split(',')
+            .map(|url| Endpoint::parse(url.trim()))
+            .collect::<Result<Vec<_>, _>>()?;
         if endpoints.len() > MAX_URLS {
-            return Err(EtcdError::Url { url: urls.to_owned(), fault: "16 URLs are the most that is taken" });
+            return Err(EtcdError::Url {
+                url: urls.to_owned(),
+                fault: "16 URLs are the most that is taken",
+            });
         }
         let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         if !(1..=MAX_NAME).contains(&name.len()) || !name.bytes().all(fits) {
@@ -108,7 +114,8 @@ impl EtcdPlace {
     /// # Errors
     /// [`EtcdError::System`].
     pub fn open(&self) -> Result<Etcd, EtcdError> {
-        let runtime = Builder::new_current_thread().enable_all().build().map_err(EtcdError::System)?;
+        let runtime =
+            Builder::new_current_thread().enable_all().build().map_err(EtcdError::System)?;
         Ok(Etcd { place: self.clone(), runtime, first: Cell::new(0) })
     }
 }
@@ -147,8 +154,8 @@ impl Etcd {
         Holder::parse(row.written, &row.value).map(Some).ok_or_else(nonsense)
     }
 
-    /// Leads from here on, if the leader is still the one of term `over` (zero: if there is none). Returns the new term;
-    /// `None` when it was somebody else's by then.
+    /// Leads from here on, if the leader is still the one of term `over` (zero: if there is none).
+    /// Returns the new term; `None` when it was somebody else's by then.
     ///
     /// # Errors
     /// [`EtcdError`]; when that is [`EtcdError::Unknown`], [`holder`](Self::holder) tells.
@@ -175,24 +182,38 @@ impl Etcd {
         words::rows(&answer).ok_or_else(|| self.nonsense("an answer that makes no sense"))
     }
 
-    /// Makes changes if a key was written in this revision (zero: if there is no such key). Returns the revision of the change.
+    /// Makes changes if a key was written in this revision (zero: if there is no such key). Returns
+    /// the revision of the change.
     fn transact(
         &self,
         (key, written): (&str, u64),
         changes: &[(String, Option<Vec<u8>>)],
         wait: Duration,
     ) -> Result<Option<u64>, EtcdError> {
-        let answer = self.ask("/v3/kv/txn", &words::transaction((key, written), changes), wait, false)?;
-        let unknown = || EtcdError::Unknown { url: self.urls(), reason: "an answer that makes no sense".into() };
+        let answer =
+            self.ask("/v3/kv/txn", &words::transaction((key, written), changes), wait, false)?;
+        let unknown = || EtcdError::Unknown {
+            url: self.urls(),
+            reason: "an answer that makes no sense".into(),
+        };
         words::outcome(&answer).ok_or_else(unknown)
     }
 
-    /// Asks one after the other, until one answers; what must not be done twice is asked of one only, once it is connected.
-    fn ask(&self, path: &str, question: &Value, wait: Duration, again: bool) -> Result<Value, EtcdError> {
+    /// Asks one after the other, until one answers; what must not be done twice is asked of one
+    /// only, once it is connected.
+    fn ask(
+        &self,
+        path: &str,
+        question: &Value,
+        wait: Duration,
+        again: bool,
+    ) -> Result<Value, EtcdError> {
         let endpoints = &self.place.endpoints;
         let until = Instant::now() + wait.max(self.place.least_wait);
         let mut last = EtcdError::Unreachable("nobody was asked".into());
-        for (tried, at) in (0..endpoints.len()).map(|number| (self.first.get() + number) % endpoints.len()).enumerate()
+        for (tried, at) in (0..endpoints.len())
+            .map(|number| (self.first.get() + number) % endpoints.len())
+            .enumerate()
         {
             let endpoint = &endpoints[at];
             let left = until.saturating_duration_since(Instant::now());
@@ -204,8 +225,12 @@ impl Etcd {
                     self.first.set(at);
                     return Ok(answer);
                 }
-                Err(Fault::NotSent(reason)) => last = EtcdError::Unreachable(format!("{}: {reason}", endpoint.url())),
-                Err(Fault::Refused(reason)) => return Err(EtcdError::Refused { url: endpoint.url(), reason }),
+                Err(Fault::NotSent(reason)) => {
+                    last = EtcdError::Unreachable(format!("{}: {reason}", endpoint.url()))
+                }
+                Err(Fault::Refused(reason)) => {
+                    return Err(EtcdError::Refused { url: endpoint.url(), reason });
+                }
                 Err(Fault::Perhaps(reason)) => {
                     last = EtcdError::Unknown { url: endpoint.url(), reason };
                     if !again {

@@ -1,4 +1,5 @@
-//! etcd's language, as its gateway has it: JSON, with bytes in base64 and numbers of 64 bits as text.
+//! etcd's language, as its gateway has it: JSON, with bytes in base64 and numbers of 64 bits as
+//! text.
 
 use super::Row;
 use base64::Engine as _;
@@ -22,7 +23,10 @@ pub(super) fn all(prefix: &str) -> Value {
 }
 
 /// Changes, to be made if a key was last written in this revision; in none, if it is zero.
-pub(super) fn transaction((key, written): (&str, u64), changes: &[(String, Option<Vec<u8>>)]) -> Value {
+pub(super) fn transaction(
+    (key, written): (&str, u64),
+    changes: &[(String, Option<Vec<u8>>)],
+) -> Value {
     let change = |(key, value): &(String, Option<Vec<u8>>)| match value {
         Some(value) => json!({ "request_put": { "key": bytes(key), "value": bytes(value) } }),
         None => json!({ "request_delete_range": { "key": bytes(key) } }),
@@ -45,7 +49,8 @@ pub(super) fn rows(answer: &Value) -> Option<Vec<Row>> {
     rows.as_array()?.iter().map(row).collect()
 }
 
-/// What came of a transaction: its revision, or `None` if the condition did not hold; `None` around it when the answer makes no sense.
+/// What came of a transaction: its revision, or `None` if the condition did not hold; `None` around
+/// it when the answer makes no sense.
 pub(super) fn outcome(answer: &Value) -> Option<Option<u64>> {
     let revision = number(answer.get("header")?.get("revision"))?;
     // What is false is left out.
@@ -78,11 +83,18 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_no_answer() {
-        for answer in [json!(null), json!({}), json!({ "header": {} }), json!({ "header": { "revision": 7 } })] {
+        for answer in [
+            json!(null),
+            json!({}),
+            json!({ "header": {} }),
+            json!({ "header": { "revision": 7 } }),
+        ] {
             assert!(rows(&answer).is_none() && outcome(&answer).is_none(), "{answer}");
         }
         let header = json!({ "revision": "7" });
-        for row in [json!({}), json!({ "key": "!", "mod_revision": "5" }), json!({ "key": bytes("k") })] {
+        for row in
+            [json!({}), json!({ "key": "!", "mod_revision": "5" }), json!({ "key": bytes("k") })]
+        {
             assert!(rows(&json!({ "header": header, "kvs": [row] })).is_none());
         }
         assert!(outcome(&json!({ "header": header, "succeeded": "yes" })).is_none());

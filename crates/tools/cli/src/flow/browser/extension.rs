@@ -51,7 +51,8 @@ mod tests {
         let manifest = manifest();
         assert_eq!(manifest["browser_specific_settings"]["gecko"]["id"], GECKO_ID);
         assert_eq!(manifest["version"], env!("CARGO_PKG_VERSION"));
-        // Chromium's name: the first 16 bytes of the key's SHA-256, in hexadecimal digits of its own, a to p.
+        // Chromium's name: the first 16 bytes of the key's SHA-256, in hexadecimal digits of its
+        // own, a to p.
         use base64::Engine as _;
         let key = manifest["key"].as_str().expect("a key");
         let key = base64::engine::general_purpose::STANDARD.decode(key).expect("base64");
@@ -70,7 +71,12 @@ mod tests {
             let row = format!("| `{}` |", permission.as_str().expect("text"));
             assert!(page.contains(&row), "docs/browser.md does not say why: {row}");
         }
-        for more in ["host_permissions", "optional_permissions", "optional_host_permissions", "content_scripts"] {
+        for more in [
+            "host_permissions",
+            "optional_permissions",
+            "optional_host_permissions",
+            "content_scripts",
+        ] {
             assert!(manifest[more].is_null(), "{more}: the extension sees no page");
         }
     }
@@ -78,12 +84,14 @@ mod tests {
     #[test]
     fn all_that_it_names_is_in_it() {
         let names: Vec<&str> = FILES.iter().map(|(name, _)| *name).collect();
-        for (name, content) in FILES.iter().filter(|(name, _)| name.ends_with(".js") || name.ends_with(".html")) {
+        for (name, content) in
+            FILES.iter().filter(|(name, _)| name.ends_with(".js") || name.ends_with(".html"))
+        {
             let text = str::from_utf8(content).expect("text");
             for quoted in text.split('"').skip(1).step_by(2) {
                 let file = quoted.trim_start_matches("./");
-                let is_file =
-                    [".js", ".css", ".html"].iter().any(|ending| file.ends_with(ending)) && !file.contains(' ');
+                let is_file = [".js", ".css", ".html"].iter().any(|ending| file.ends_with(ending))
+                    && !file.contains(' ');
                 assert!(!is_file || names.contains(&file), "{name} names {file}");
             }
         }

@@ -31,10 +31,13 @@ pub(super) fn data(home: &Path) -> PathBuf {
 
 /// A whole path in the environment.
 fn absolute(name: &str) -> Option<PathBuf> {
-    std::env::var_os(name).map(|path: OsString| PathBuf::from(path)).filter(|path| path.is_absolute())
+    std::env::var_os(name)
+        .map(|path: OsString| PathBuf::from(path))
+        .filter(|path| path.is_absolute())
 }
 
-/// The folder that `XDG_DOWNLOAD_DIR="$HOME/..."` names; the format knows a path below home, or a whole one, in double quotes.
+/// The folder that `XDG_DOWNLOAD_DIR="$HOME/..."` names; the format knows a path below home, or a
+/// whole one, in double quotes.
 fn told(text: &str, home: &Path) -> Option<PathBuf> {
     let line = text.lines().rev().find_map(|line| line.trim().strip_prefix("XDG_DOWNLOAD_DIR="))?;
     let quoted = line.trim().strip_prefix('"')?.strip_suffix('"')?;

@@ -112,7 +112,10 @@ pub(crate) fn install(args: &BrowserInstallArgs) -> Result<ExitCode> {
     if let Some(downloads) = &args.downloads
         && !downloads.is_absolute()
     {
-        bail!("--downloads {}: want the whole path, for browsers start sprat anywhere", downloads.display());
+        bail!(
+            "--downloads {}: want the whole path, for browsers start sprat anywhere",
+            downloads.display()
+        );
     }
     let program = std::env::current_exe().context("cannot tell where this program is")?;
     let planned = plan::plan(&place, &browsers, &program, args.downloads.as_deref())?;
@@ -120,14 +123,19 @@ pub(crate) fn install(args: &BrowserInstallArgs) -> Result<ExitCode> {
         planned.iter().try_for_each(Planned::write)?;
     }
     if args.place.json {
-        let files: Vec<String> = planned.iter().map(|planned| planned.path.display().to_string()).collect();
-        let next: Vec<Value> =
-            browsers.iter().map(|one| json!({ "browser": one.name(), "next": place.next(*one) })).collect();
+        let files: Vec<String> =
+            planned.iter().map(|planned| planned.path.display().to_string()).collect();
+        let next: Vec<Value> = browsers
+            .iter()
+            .map(|one| json!({ "browser": one.name(), "next": place.next(*one) }))
+            .collect();
         print_json(&json!({ "written": !args.dry_run, "files": files, "browsers": next }))?;
         return Ok(ExitCode::SUCCESS);
     }
     let word = if args.dry_run { "would write" } else { "wrote" };
-    planned.iter().try_for_each(|planned| print_line(&format!("{word} {}", planned.path.display())))?;
+    planned
+        .iter()
+        .try_for_each(|planned| print_line(&format!("{word} {}", planned.path.display())))?;
     for browser in browsers {
         print_line(&format!("{}: {}", browser.title(), place.next(browser)))?;
     }
@@ -161,13 +169,22 @@ pub(crate) fn status(args: &BrowserPlaceArgs) -> Result<ExitCode> {
     let host = plan::host_state(&place);
     let states: Vec<(Browser, State)> =
         Browser::ALL.iter().map(|one| (*one, plan::manifest_state(&place, *one))).collect();
-    let works = host == State::Installed && states.iter().any(|(_, state)| *state == State::Installed);
+    let works =
+        host == State::Installed && states.iter().any(|(_, state)| *state == State::Installed);
     if args.json {
-        let browsers: serde_json::Map<String, Value> =
-            states.iter().map(|(browser, state)| (browser.name().to_owned(), state.name().into())).collect();
-        print_json(&json!({ "extension": extension.name(), "host": host.name(), "browsers": browsers }))?;
+        let browsers: serde_json::Map<String, Value> = states
+            .iter()
+            .map(|(browser, state)| (browser.name().to_owned(), state.name().into()))
+            .collect();
+        print_json(
+            &json!({ "extension": extension.name(), "host": host.name(), "browsers": browsers }),
+        )?;
     } else {
-        print_line(&format!("extension: {}, in {}", extension.name(), place.extension().display()))?;
+        print_line(&format!(
+            "extension: {}, in {}",
+            extension.name(),
+            place.extension().display()
+        ))?;
         print_line(&format!("host: {}, {}", host.name(), place.host().display()))?;
         for (browser, state) in states {
             print_line(&format!("{}: {}", browser.title(), state.name()))?;
@@ -183,8 +200,9 @@ pub(crate) fn host(args: &BrowserHostArgs) -> Result<ExitCode> {
         Some(folder) => folder.clone(),
         None => folder::downloads()?,
     };
-    sprat_browser::serve(std::io::stdin(), std::io::stdout(), &folder, signals()?)
-        .with_context(|| format!("cannot serve the browser, with files into {}", folder.display()))?;
+    sprat_browser::serve(std::io::stdin(), std::io::stdout(), &folder, signals()?).with_context(
+        || format!("cannot serve the browser, with files into {}", folder.display()),
+    )?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -193,17 +211,22 @@ fn chosen(wanted: &[ForArg]) -> Result<Vec<Browser>> {
     let browsers: Vec<Browser> = match wanted {
         [] => Browser::ALL.into_iter().filter(|browser| browser.is_here()).collect(),
         wanted if wanted.contains(&ForArg::All) => Browser::ALL.to_vec(),
-        wanted => Browser::ALL.into_iter().filter(|browser| wanted.contains(&browser.arg())).collect(),
+        wanted => {
+            Browser::ALL.into_iter().filter(|browser| wanted.contains(&browser.arg())).collect()
+        }
     };
     if browsers.is_empty() {
-        bail!("neither Firefox nor Chromium nor Chrome is here; --for firefox, say, installs for one all the same");
+        bail!(
+            "neither Firefox nor Chromium nor Chrome is here; --for firefox, say, installs for one all the same"
+        );
     }
     Ok(browsers)
 }
 
 /// A path as a shell reads it.
 fn quoted(path: &Path) -> Result<String> {
-    let text =
-        path.to_str().with_context(|| format!("{}: is not UTF-8, which a browser cannot start", path.display()))?;
+    let text = path.to_str().with_context(|| {
+        format!("{}: is not UTF-8, which a browser cannot start", path.display())
+    })?;
     Ok(format!("'{}'", text.replace('\'', "'\\''")))
 }

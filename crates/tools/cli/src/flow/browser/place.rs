@@ -10,8 +10,10 @@ use std::path::{Path, PathBuf};
 /// What browsers call the host.
 pub(super) const HOST_NAME: &str = "sprat.browser";
 
-/// Where Debian's Firefox finds extensions for all users, by the name of the program that they are for, which is Firefox.
-const FIREFOX_EXTENSIONS: &str = "/usr/share/mozilla/extensions/{ec8030f7-c20a-464f-9b0e-13a3a9e97384}";
+/// Where Debian's Firefox finds extensions for all users, by the name of the program that they are
+/// for, which is Firefox.
+const FIREFOX_EXTENSIONS: &str =
+    "/usr/share/mozilla/extensions/{ec8030f7-c20a-464f-9b0e-13a3a9e97384}";
 
 /// The same of Debian's Chromium: it loads every folder there.
 const CHROMIUM_EXTENSIONS: &str = "/usr/share/chromium/extensions";
@@ -59,7 +61,8 @@ impl Browser {
             Self::Chrome => &["google-chrome", "google-chrome-stable"],
         };
         let path = std::env::var_os("PATH").unwrap_or_default();
-        std::env::split_paths(&path).any(|folder| programs.iter().any(|program| folder.join(program).is_file()))
+        std::env::split_paths(&path)
+            .any(|folder| programs.iter().any(|program| folder.join(program).is_file()))
     }
 
     /// What the host's manifest says: how it is started, and for whom.
@@ -134,8 +137,12 @@ impl Place {
     pub(super) fn manifest(&self, browser: Browser) -> PathBuf {
         let folder = match (self, browser) {
             (Self::User { home }, Browser::Firefox) => home.join(".mozilla/native-messaging-hosts"),
-            (Self::User { home }, Browser::Chromium) => settings(home).join("chromium/NativeMessagingHosts"),
-            (Self::User { home }, Browser::Chrome) => settings(home).join("google-chrome/NativeMessagingHosts"),
+            (Self::User { home }, Browser::Chromium) => {
+                settings(home).join("chromium/NativeMessagingHosts")
+            }
+            (Self::User { home }, Browser::Chrome) => {
+                settings(home).join("google-chrome/NativeMessagingHosts")
+            }
             (Self::System, Browser::Firefox) => "/usr/lib/mozilla/native-messaging-hosts".into(),
             (Self::System, Browser::Chromium) => "/etc/chromium/native-messaging-hosts".into(),
             (Self::System, Browser::Chrome) => "/etc/opt/chrome/native-messaging-hosts".into(),
@@ -148,10 +155,16 @@ impl Place {
         let (packed, folder) = (self.packed(), self.extension());
         match (self, browser) {
             (Self::System, Browser::Firefox) => {
-                format!("Debian's has it when it starts next; of others see docs/browser.md, for {}", packed.display())
+                format!(
+                    "Debian's has it when it starts next; of others see docs/browser.md, for {}",
+                    packed.display()
+                )
             }
             (Self::System, Browser::Chromium) => {
-                format!("Debian's has it when it starts next; any other: see docs/browser.md, for {}", folder.display())
+                format!(
+                    "Debian's has it when it starts next; any other: see docs/browser.md, for {}",
+                    folder.display()
+                )
             }
             (_, Browser::Firefox) => format!(
                 "ESR: in about:config set xpinstall.signatures.required to false, then open {}; any other: on \
@@ -171,8 +184,8 @@ fn origin() -> String {
     format!("chrome-extension://{CHROMIUM_ID}/")
 }
 
-/// Refuses who is not our extension. Browsers start us for nobody else; and they say whom for: Firefox by the manifest's path and the
-/// extension's name, Chromium by its origin.
+/// Refuses who is not our extension. Browsers start us for nobody else; and they say whom for:
+/// Firefox by the manifest's path and the extension's name, Chromium by its origin.
 pub(super) fn check_caller(caller: &[String]) -> Result<()> {
     if caller.iter().any(|word| *word == GECKO_ID || *word == origin()) {
         return Ok(());

@@ -59,7 +59,8 @@ pub(super) fn plan(
     let mut planned = vec![Planned { path: place.host(), content: script.into_bytes(), mode: RUN }];
     let for_chromium = place.found_by_chromium().filter(|_| browsers.contains(&Browser::Chromium));
     for folder in for_chromium.into_iter().chain([place.extension()]) {
-        planned.extend(FILES.iter().map(|(name, content)| read(folder.join(name), content.to_vec())));
+        planned
+            .extend(FILES.iter().map(|(name, content)| read(folder.join(name), content.to_vec())));
     }
     if browsers.contains(&Browser::Firefox) {
         let packed = packed()?;
@@ -67,7 +68,9 @@ pub(super) fn plan(
         planned.push(read(place.packed(), packed));
     }
     // Last, so that a browser that finds a manifest finds all else.
-    planned.extend(browsers.iter().map(|browser| read(place.manifest(*browser), manifest(place, *browser))));
+    planned.extend(
+        browsers.iter().map(|browser| read(place.manifest(*browser), manifest(place, *browser))),
+    );
     Ok(planned)
 }
 
@@ -89,7 +92,11 @@ pub(super) fn paths(place: &Place) -> Vec<PathBuf> {
     let manifests = Browser::ALL.iter().map(|browser| place.manifest(*browser));
     let folders = place.found_by_chromium().into_iter().chain([place.extension()]);
     let extension = folders.flat_map(|folder| FILES.iter().map(move |(name, _)| folder.join(name)));
-    manifests.chain(extension).chain(place.found_by_firefox()).chain([place.packed(), place.host()]).collect()
+    manifests
+        .chain(extension)
+        .chain(place.found_by_firefox())
+        .chain([place.packed(), place.host()])
+        .collect()
 }
 
 /// Removes a file; gives whether it was there.
@@ -139,7 +146,8 @@ fn state(path: &Path, content: &[u8]) -> State {
 }
 
 fn manifest(place: &Place, browser: Browser) -> Vec<u8> {
-    let mut text = serde_json::to_vec_pretty(&browser.manifest(&place.host())).expect("strings are JSON");
+    let mut text =
+        serde_json::to_vec_pretty(&browser.manifest(&place.host())).expect("strings are JSON");
     text.push(b'\n');
     text
 }

@@ -54,7 +54,8 @@ pub(crate) struct CpArgs {
     #[arg(value_name = "SRC", required = true, num_args = 1..)]
     sources: Vec<String>,
 
-    /// Where to: a file, or a directory, in which names stay what they are. For local files also an address, or s3://BUCKET/KEY.
+    /// Where to: a file, or a directory, in which names stay what they are. For local files also
+    /// an address, or s3://BUCKET/KEY.
     #[arg(value_name = "DST", required = true)]
     target: PathBuf,
 
@@ -66,16 +67,18 @@ pub(crate) struct CpArgs {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
     streams: u8,
 
-    /// Another host of the same file: HOST[:PORT] for the same path there, or an address. Several may be named. What comes from them is
-    /// held against what the first says.
+    /// Another host of the same file: HOST[:PORT] for the same path there, or an address. Several
+    /// may be named. What comes from them is held against what the first says.
     #[arg(long, value_name = "HOST", conflicts_with = "recursive")]
     also: Vec<String>,
 
-    /// Send pieces of the file, or folder, to this server too: HOST[:PORT] for the same path there. Several may be named.
+    /// Send pieces of the file, or folder, to this server too: HOST[:PORT] for the same path
+    /// there. Several may be named.
     #[arg(long, value_name = "HOST", conflicts_with_all = ["also", "gather"])]
     spread: Vec<String>,
 
-    /// Fetch what was sent with --spread, as one: SRC is what it would be called at one of its servers, and --also names others that may have the list.
+    /// Fetch what was sent with --spread, as one: SRC is what it would be called at one of its
+    /// servers, and --also names others that may have the list.
     #[arg(long, conflicts_with = "recursive")]
     gather: bool,
 
@@ -87,7 +90,8 @@ pub(crate) struct CpArgs {
     #[arg(short, long)]
     preserve: bool,
 
-    /// Keep extended attributes of the user's too (`user.*`), of files, where the source tells them (`sprat share --xattrs`).
+    /// Keep extended attributes of the user's too (`user.*`), of files, where the source tells
+    /// them (`sprat share --xattrs`).
     #[arg(long)]
     xattrs: bool,
 
@@ -104,12 +108,13 @@ pub(crate) struct CpArgs {
     #[arg(long)]
     no_verify: bool,
 
-    /// At most this rate, such as 2Gb/s (bits) or 200MB/s (bytes); a number alone is bits a second.
+    /// At most this rate, such as 2Gb/s (bits) or 200MB/s (bytes); a number alone is bits a
+    /// second.
     #[arg(long, value_name = "RATE", value_parser = quantity::limit)]
     limit: Option<u64>,
 
-    /// How fast what is sent to a server leaves on each connection: `auto` (a controller of ours, on paths of 2 ms and more), `off` (as the
-    /// kernel sees fit), or a rate such as 2Gb/s.
+    /// How fast what is sent to a server leaves on each connection: `auto` (a controller of ours,
+    /// on paths of 2 ms and more), `off` (as the kernel sees fit), or a rate such as 2Gb/s.
     #[arg(long, value_name = "PACE", default_value = "auto", value_parser = crate::flow::share::pace)]
     pace: Pace,
 
@@ -138,7 +143,8 @@ pub(crate) struct CpArgs {
     #[arg(long, value_name = "N", default_value_t = 10)]
     retries: u32,
 
-    /// Give a connection up when nothing comes for this long, such as 10s or 5m; a number alone is seconds.
+    /// Give a connection up when nothing comes for this long, such as 10s or 5m; a number alone is
+    /// seconds.
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = quantity::patience)]
     timeout: Duration,
 
@@ -178,19 +184,28 @@ pub(crate) fn cp(args: &CpArgs) -> Result<ExitCode> {
     let server = send::target(args)?;
     if args.sources.len() > 1 {
         if bucket.is_none() && server.is_none() && !args.target.is_dir() {
-            let why = format!("{}: is no directory, and several files are to go there", args.target.display());
+            let why = format!(
+                "{}: is no directory, and several files are to go there",
+                args.target.display()
+            );
             return Err(Error::Usage(why).into());
         }
         if options.sums != Sums::default() {
-            return Err(Error::Usage("a sum is for one file; copy them one by one".to_owned()).into());
+            return Err(
+                Error::Usage("a sum is for one file; copy them one by one".to_owned()).into()
+            );
         }
     }
-    let several = args.sources.len() > 1 || args.sources.iter().any(|source| Tree::has_pattern(source));
+    let several =
+        args.sources.len() > 1 || args.sources.iter().any(|source| Tree::has_pattern(source));
     if several && !args.also.is_empty() {
         return Err(Error::Usage("--also is for one file; copy them one by one".to_owned()).into());
     }
     if !args.spread.is_empty() && server.is_none() {
-        return Err(Error::Usage("--spread is for what is sent to servers: DST is an address".to_owned()).into());
+        return Err(Error::Usage(
+            "--spread is for what is sent to servers: DST is an address".to_owned(),
+        )
+        .into());
     }
     let cancel = Cancel::default();
     stop_on_signals(&cancel)?;
@@ -198,7 +213,9 @@ pub(crate) fn cp(args: &CpArgs) -> Result<ExitCode> {
     let mut incomplete = false;
     for source in &args.sources {
         let copied = match (&bucket, server) {
-            (Some(to), _) => objects::send(source, to, &options, &cancel, &mut show).map(|()| false),
+            (Some(to), _) => {
+                objects::send(source, to, &options, &cancel, &mut show).map(|()| false)
+            }
             (None, Some(to)) => send::send(args, source, to, &options, &cancel, &mut show),
             (None, None) => one(args, source, &options, &cancel, &mut show),
         };
@@ -208,7 +225,13 @@ pub(crate) fn cp(args: &CpArgs) -> Result<ExitCode> {
 }
 
 /// Copies what one source names; gives whether something of it had to be left out.
-fn one(args: &CpArgs, source: &str, options: &Options, cancel: &Cancel, show: &mut Show) -> Result<bool> {
+fn one(
+    args: &CpArgs,
+    source: &str,
+    options: &Options,
+    cancel: &Cancel,
+    show: &mut Show,
+) -> Result<bool> {
     if args.gather {
         let mut gather = Gather::new(source, &args.target, options.clone())?;
         args.also.iter().try_for_each(|host| gather.also(host))?;
@@ -244,7 +267,9 @@ fn options(args: &CpArgs) -> Result<Options> {
         patience: args.timeout,
         receive_buffer: match args.receive_buffer {
             None => defaults.receive_buffer,
-            Some(bytes) => usize::try_from(bytes).context("--receive-buffer: more than there can be")?,
+            Some(bytes) => {
+                usize::try_from(bytes).context("--receive-buffer: more than there can be")?
+            }
         },
         force: args.force,
         restart: args.restart,
@@ -265,13 +290,18 @@ fn options(args: &CpArgs) -> Result<Options> {
 fn token(path: &Path) -> Result<String> {
     let told = || format!("--token-file {}", path.display());
     let mut text = String::new();
-    std::fs::File::open(path).with_context(told)?.take(MAX_TOKEN).read_to_string(&mut text).with_context(told)?;
+    std::fs::File::open(path)
+        .with_context(told)?
+        .take(MAX_TOKEN)
+        .read_to_string(&mut text)
+        .with_context(told)?;
     let line = text.lines().next().unwrap_or("").trim();
     anyhow::ensure!(!line.is_empty(), "{}: its first line is empty; want a token there", told());
     Ok(line.to_owned())
 }
 
-/// Ctrl-C and SIGTERM stop the copy, which writes down what it has; the second ends the process at once.
+/// Ctrl-C and SIGTERM stop the copy, which writes down what it has; the second ends the process at
+/// once.
 fn stop_on_signals(cancel: &Cancel) -> Result<()> {
     let (signals, cancel) = (crate::signals::signals()?, cancel.clone());
     let watch = move || {
@@ -279,7 +309,10 @@ fn stop_on_signals(cancel: &Cancel) -> Result<()> {
             cancel.ask();
         }
     };
-    std::thread::Builder::new().name("sprat-stop".into()).spawn(watch).context("cannot start a thread")?;
+    std::thread::Builder::new()
+        .name("sprat-stop".into())
+        .spawn(watch)
+        .context("cannot start a thread")?;
     Ok(())
 }
 

@@ -10,31 +10,50 @@ use std::path::Path;
 
 /// The place in a store that a copy goes to, if it goes to one.
 pub(super) fn target(args: &CpArgs) -> Result<Option<Location>> {
-    let Some(text) = args.target.to_str().filter(|text| Location::is_one(text)) else { return Ok(None) };
+    let Some(text) = args.target.to_str().filter(|text| Location::is_one(text)) else {
+        return Ok(None);
+    };
     let to = Location::parse(text)?;
     if args.sources.len() > 1 && !to.is_folder() {
-        return Err(
-            Error::Usage(format!("{to}: is no folder, and several files are to go there; end it with /")).into()
-        );
+        return Err(Error::Usage(format!(
+            "{to}: is no folder, and several files are to go there; end it with /"
+        ))
+        .into());
     }
     if args.recursive || !args.also.is_empty() {
-        return Err(Error::Usage(format!("{to}: takes files one by one; leave out -r and --also")).into());
+        return Err(
+            Error::Usage(format!("{to}: takes files one by one; leave out -r and --also")).into()
+        );
     }
     Ok(Some(to))
 }
 
 /// A copy of an object to the target of the arguments.
-pub(super) fn fetch(args: &CpArgs, source: &str, options: &Options, cancel: &Cancel) -> Result<Fetch> {
+pub(super) fn fetch(
+    args: &CpArgs,
+    source: &str,
+    options: &Options,
+    cancel: &Cancel,
+) -> Result<Fetch> {
     let location = Location::parse(source)?;
     if args.recursive {
-        return Err(Error::Usage(format!("{location}: objects are copied one by one; leave out -r")).into());
+        return Err(Error::Usage(format!(
+            "{location}: objects are copied one by one; leave out -r"
+        ))
+        .into());
     }
     let store = Store::open(&location.bucket, options, cancel)?;
     Ok(Fetch::of(store.address(&location)?, &args.target, options.clone())?)
 }
 
 /// Sends a local file to a store.
-pub(super) fn send(source: &str, to: &Location, options: &Options, cancel: &Cancel, show: &mut Show) -> Result<()> {
+pub(super) fn send(
+    source: &str,
+    to: &Location,
+    options: &Options,
+    cancel: &Cancel,
+    show: &mut Show,
+) -> Result<()> {
     if Address::is_one(source) || Location::is_one(source) || Tree::has_pattern(source) {
         let why = format!("{source}: only local files are sent to {to}; fetch it first");
         return Err(Error::Usage(why).into());

@@ -10,18 +10,24 @@ use std::path::Path;
 
 /// The address that a copy goes to, if it goes to one.
 pub(super) fn target(args: &CpArgs) -> Result<Option<&str>> {
-    let Some(to) = args.target.to_str().filter(|text| Address::is_one(text)) else { return Ok(None) };
+    let Some(to) = args.target.to_str().filter(|text| Address::is_one(text)) else {
+        return Ok(None);
+    };
     if args.sources.len() > 1 && !to.ends_with('/') {
         let why = format!("{to}: is no folder, and several files are to go there; end it with /");
         return Err(Error::Usage(why).into());
     }
     if !args.also.is_empty() {
-        return Err(
-            Error::Usage("--also is for what is fetched; send it to one host after the other".to_owned()).into()
-        );
+        return Err(Error::Usage(
+            "--also is for what is fetched; send it to one host after the other".to_owned(),
+        )
+        .into());
     }
     if args.gather {
-        return Err(Error::Usage("--gather is for what is fetched; --spread sends it so".to_owned()).into());
+        return Err(Error::Usage(
+            "--gather is for what is fetched; --spread sends it so".to_owned(),
+        )
+        .into());
     }
     Ok(Some(to))
 }
@@ -36,7 +42,9 @@ pub(super) fn send(
     show: &mut Show,
 ) -> Result<bool> {
     if Address::is_one(source) || Location::is_one(source) || Tree::has_pattern(source) {
-        let why = format!("{source}: only local files are sent to {to}; fetch it first, or run this on that machine");
+        let why = format!(
+            "{source}: only local files are sent to {to}; fetch it first, or run this on that machine"
+        );
         return Err(Error::Usage(why).into());
     }
     if !args.spread.is_empty() {

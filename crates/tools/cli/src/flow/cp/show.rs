@@ -41,7 +41,8 @@ impl Show {
             Event::Opened { length, resumed, streams, verified, written, .. } => {
                 self.begin(*length, *resumed);
                 let form = if *verified { "verified" } else { "as it comes" };
-                let streams = if *streams == 1 { String::new() } else { format!(", {streams} streams") };
+                let streams =
+                    if *streams == 1 { String::new() } else { format!(", {streams} streams") };
                 self.bar.set_prefix(format!("{form}{streams}"));
                 if *resumed > 0 {
                     self.say(&format!("goes on: {} are here", size(*resumed)));
@@ -50,11 +51,17 @@ impl Show {
             }
             Event::Progress(progress) => self.progress(progress),
             Event::Wrong { offset, bytes, times } => {
-                self.say(&format!("{bytes} B at {offset} arrived wrong (time {times}): fetched again"));
+                self.say(&format!(
+                    "{bytes} B at {offset} arrived wrong (time {times}): fetched again"
+                ));
             }
-            Event::Retry { why, pause } => self.say(&format!("{why}; tries again in {:.1} s", pause.as_secs_f64())),
+            Event::Retry { why, pause } => {
+                self.say(&format!("{why}; tries again in {:.1} s", pause.as_secs_f64()))
+            }
             Event::StartsOver { why } => self.say(&format!("begins anew: {why}")),
-            Event::Checking { bytes } => self.say(&format!("reads and verifies the {} that are here", size(*bytes))),
+            Event::Checking { bytes } => {
+                self.say(&format!("reads and verifies the {} that are here", size(*bytes)))
+            }
             Event::Failed { name, why } => self.say(&format!("{name}: {why}")),
             Event::Without { source, why } => self.say(&format!("goes on without {source}: {why}")),
             Event::Note(text) => self.say(text),
@@ -68,8 +75,9 @@ impl Show {
         let blake3 = outcome.blake3.map(hex);
         if self.json {
             let sources = outcome.sources.iter();
-            let sources: Vec<_> =
-                sources.map(|served| json!({ "source": served.source, "bytes": served.bytes })).collect();
+            let sources: Vec<_> = sources
+                .map(|served| json!({ "source": served.source, "bytes": served.bytes }))
+                .collect();
             return print_json(&json!({
                 "event": "done", "target": outcome.target.display().to_string(), "bytes": outcome.length, "blake3": blake3,
                 "verified": outcome.verified, "unchanged": outcome.unchanged, "received": outcome.progress.received,
@@ -95,10 +103,9 @@ impl Show {
         }
         eprintln!("{text}\nblake3 {}", blake3.unwrap_or_default());
         if let [_, _, ..] = &outcome.sources[..] {
-            outcome
-                .sources
-                .iter()
-                .for_each(|served| eprintln!("{} from {}", size(served.bytes), plain(&served.source)));
+            outcome.sources.iter().for_each(|served| {
+                eprintln!("{} from {}", size(served.bytes), plain(&served.source))
+            });
         }
         Ok(())
     }
@@ -106,7 +113,8 @@ impl Show {
     /// A file was sent to a store.
     pub(super) fn sent(&mut self, sent: &Sent) -> Result<()> {
         self.clear();
-        let (seconds, blake3, target) = (sent.time.as_secs_f64(), hex(sent.blake3), sent.target.to_string());
+        let (seconds, blake3, target) =
+            (sent.time.as_secs_f64(), hex(sent.blake3), sent.target.to_string());
         if self.json {
             return print_json(&json!({
                 "event": "done", "target": target, "bytes": sent.length, "blake3": blake3, "seconds": seconds,
@@ -153,7 +161,9 @@ impl Show {
         if self.json {
             self.clear();
             let hosts = outcome.hosts.iter();
-            let hosts: Vec<_> = hosts.map(|served| json!({ "source": served.source, "bytes": served.bytes })).collect();
+            let hosts: Vec<_> = hosts
+                .map(|served| json!({ "source": served.source, "bytes": served.bytes }))
+                .collect();
             return print_json(&json!({
                 "event": "done", "target": tree.target.display().to_string(), "files": tree.files, "unchanged": tree.unchanged,
                 "directories": tree.directories, "bytes": tree.bytes, "failed": tree.failed, "left_out": tree.left_out,
@@ -163,10 +173,9 @@ impl Show {
         self.tree_done(tree)?;
         if !self.quiet {
             blake3.iter().for_each(|blake3| eprintln!("blake3 {blake3}"));
-            outcome
-                .hosts
-                .iter()
-                .for_each(|served| eprintln!("{} {word} {}", size(served.bytes), plain(&served.source)));
+            outcome.hosts.iter().for_each(|served| {
+                eprintln!("{} {word} {}", size(served.bytes), plain(&served.source))
+            });
         }
         Ok(())
     }
@@ -201,8 +210,9 @@ impl Show {
         if !progress.rtt.is_zero() {
             text += &format!("  RTT {:.1} ms", progress.rtt.as_secs_f64() * 1e3);
         }
-        if let Some(left) =
-            progress.length.and_then(|length| length.saturating_sub(progress.done).checked_div(per_second))
+        if let Some(left) = progress
+            .length
+            .and_then(|length| length.saturating_sub(progress.done).checked_div(per_second))
         {
             text += &format!("  {} left", indicatif::HumanDuration(Duration::from_secs(left)));
         }
@@ -248,11 +258,15 @@ impl Show {
             Event::Wrong { offset, bytes, times } => {
                 json!({ "event": "wrong", "offset": offset, "bytes": bytes, "times": times })
             }
-            Event::Retry { why, pause } => json!({ "event": "retry", "why": why, "seconds": pause.as_secs_f64() }),
+            Event::Retry { why, pause } => {
+                json!({ "event": "retry", "why": why, "seconds": pause.as_secs_f64() })
+            }
             Event::StartsOver { why } => json!({ "event": "starts_over", "why": why }),
             Event::Checking { bytes } => json!({ "event": "checking", "bytes": bytes }),
             Event::Failed { name, why } => json!({ "event": "failed", "name": name, "why": why }),
-            Event::Without { source, why } => json!({ "event": "without", "source": source, "why": why }),
+            Event::Without { source, why } => {
+                json!({ "event": "without", "source": source, "why": why })
+            }
             Event::Note(text) => json!({ "event": "note", "text": text }),
         }
     }

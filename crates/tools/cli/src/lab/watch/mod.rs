@@ -69,7 +69,9 @@ pub(crate) fn watch(args: &LabWatchArgs) -> Result<ExitCode> {
         return plain(client, view, every, args.json);
     }
     if !std::io::stdout().is_terminal() {
-        bail!("standard output is no terminal: use --json for programs, or --once for one screen as text");
+        bail!(
+            "standard output is no terminal: use --json for programs, or --once for one screen as text"
+        );
     }
     let signals = signals()?;
     // From here to the end the terminal is another; a panic gives it back too.

@@ -24,7 +24,10 @@ pub(super) fn draw(view: &View, frame: &mut Frame<'_>) {
         Constraint::Length(1),
     ]);
     let [head, table, curve, flows, keys] = areas.areas(frame.area());
-    frame.render_widget(Paragraph::new(title(view)).style(Style::new().add_modifier(Modifier::BOLD)), head);
+    frame.render_widget(
+        Paragraph::new(title(view)).style(Style::new().add_modifier(Modifier::BOLD)),
+        head,
+    );
     draw_lines(view, frame, table);
     draw_curve(view, frame, curve);
     draw_flows(view, frame, flows);
@@ -37,7 +40,8 @@ pub(super) fn text(view: &View, (width, height): (u16, u16)) -> anyhow::Result<V
     let mut terminal = Terminal::new(TestBackend::new(width, height))?;
     terminal.draw(|frame| draw(view, frame))?;
     let buffer = terminal.backend().buffer();
-    let row = |y| (0..width).map(|x| buffer[(x, y)].symbol()).collect::<String>().trim_end().to_owned();
+    let row =
+        |y| (0..width).map(|x| buffer[(x, y)].symbol()).collect::<String>().trim_end().to_owned();
     let mut rows: Vec<_> = (0..height).map(row).collect();
     rows.pop(); // there are no keys to press
     while rows.last().is_some_and(String::is_empty) {
@@ -60,10 +64,17 @@ fn title(view: &View) -> String {
 
 fn draw_lines(view: &View, frame: &mut Frame<'_>, area: Rect) {
     let Some(report) = view.report() else { return };
-    let head = ["PORT", "IN", "OUT", "QUEUE", "OF", "DROPS/s", "AS SET", "FULL", "MEMORY", "REFUSED", "LATE", "WORST"];
+    let head = [
+        "PORT", "IN", "OUT", "QUEUE", "OF", "DROPS/s", "AS SET", "FULL", "MEMORY", "REFUSED",
+        "LATE", "WORST",
+    ];
     let rows = report.lines.iter().enumerate().map(|(at, line)| {
         let row = Row::new(line_cells(view, line));
-        if at == view.selected() { row.style(Style::new().add_modifier(Modifier::REVERSED)) } else { row }
+        if at == view.selected() {
+            row.style(Style::new().add_modifier(Modifier::REVERSED))
+        } else {
+            row
+        }
     });
     let widths = [14, 10, 10, 9, 6, 8, 8, 8, 8, 8, 8, 8].map(Constraint::Length);
     frame.render_widget(Table::new(rows, widths).header(header(&head)), area);
@@ -80,10 +91,9 @@ fn line_cells(view: &View, line: &LineReport) -> Vec<Cell<'static>> {
     let (out, lost) = sampled.map_or((String::new(), String::new()), |(all, seconds)| {
         (bit_rate(all.bits_per_second), digits(float(all.drops) / seconds))
     });
-    let share = view
-        .buffer(to)
-        .filter(|buffer| *buffer > 0)
-        .map_or(String::new(), |buffer| format!("{:.0} %", float(counters.queue) / float(buffer) * 100.0));
+    let share = view.buffer(to).filter(|buffer| *buffer > 0).map_or(String::new(), |buffer| {
+        format!("{:.0} %", float(counters.queue) / float(buffer) * 100.0)
+    });
     let mean = lateness.mean().as_secs_f64() * 1e9;
     [
         to.clone(),
@@ -104,21 +114,28 @@ fn line_cells(view: &View, line: &LineReport) -> Vec<Cell<'static>> {
 }
 
 fn draw_curve(view: &View, frame: &mut Frame<'_>, area: Rect) {
-    let Some(line) = view.report().and_then(|report| report.lines.get(view.selected())) else { return };
-    let [name, curve] = Layout::vertical([Constraint::Length(1), Constraint::Length(CURVE)]).areas(area);
+    let Some(line) = view.report().and_then(|report| report.lines.get(view.selected())) else {
+        return;
+    };
+    let [name, curve] =
+        Layout::vertical([Constraint::Length(1), Constraint::Length(CURVE)]).areas(area);
     let rates = view.rates(&line.to);
     let shown = usize::from(curve.width).min(rates.len());
     let most = rates[..shown].iter().copied().max().unwrap_or(0);
     let told = format!("to {}, up to {}", line.to, bit_rate(float(most)));
-    frame.render_widget(Paragraph::new(told).style(Style::new().add_modifier(Modifier::BOLD)), name);
+    frame
+        .render_widget(Paragraph::new(told).style(Style::new().add_modifier(Modifier::BOLD)), name);
     let mut data: Vec<_> = rates[..shown].to_vec();
     data.reverse();
     frame.render_widget(Sparkline::default().data(&data).max(most.max(1)), curve);
 }
 
 fn draw_flows(view: &View, frame: &mut Frame<'_>, area: Rect) {
-    let Some(line) = view.report().and_then(|report| report.lines.get(view.selected())) else { return };
-    let mark = |name: &str, sort| if view.sort() == sort { format!("{name}*") } else { name.to_owned() };
+    let Some(line) = view.report().and_then(|report| report.lines.get(view.selected())) else {
+        return;
+    };
+    let mark =
+        |name: &str, sort| if view.sort() == sort { format!("{name}*") } else { name.to_owned() };
     let head = [
         "FLOW".to_owned(),
         mark("RATE", Sort::Rate),
@@ -228,7 +245,10 @@ mod tests {
             std::fs::write(path, &screen).expect("written");
         }
         let golden = std::fs::read_to_string(path).unwrap_or_default();
-        assert!(screen == golden, "{path} is another; UPDATE_GOLDEN=1 writes it anew, if this is right:\n{screen}");
+        assert!(
+            screen == golden,
+            "{path} is another; UPDATE_GOLDEN=1 writes it anew, if this is right:\n{screen}"
+        );
     }
 
     #[test]
@@ -241,7 +261,10 @@ mod tests {
         };
         assert!(first(&view).contains(":40001 "), "by rate");
         assert!(!key(&mut view, KeyCode::Char('s')));
-        assert!(first(&view).contains(":40002 ") && shown(&view).contains("QUEUE*"), "by what waits");
+        assert!(
+            first(&view).contains(":40002 ") && shown(&view).contains("QUEUE*"),
+            "by what waits"
+        );
         key(&mut view, KeyCode::Char('s'));
         assert!(first(&view).contains(":40001 ") && shown(&view).contains("DROPS*"));
         key(&mut view, KeyCode::Char('s'));
@@ -264,7 +287,10 @@ mod tests {
     fn a_box_that_went_is_told() {
         let mut view = view();
         view.lost("box merge.wan: the connection ended");
-        assert!(shown(&view).contains("GONE: box merge.wan: the connection ended; it is looked for again"));
+        assert!(
+            shown(&view)
+                .contains("GONE: box merge.wan: the connection ended; it is looked for again")
+        );
         view.take(serde_json::from_value(report(13.0)).expect("a report"));
         assert!(!shown(&view).contains("GONE"));
     }

@@ -1,4 +1,5 @@
-//! What is known of a box that is watched: its last sample, the rates before that, and what the reader wants to see.
+//! What is known of a box that is watched: its last sample, the rates before that, and what the
+//! reader wants to see.
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use sprat_lab::engine::Report;
@@ -92,8 +93,12 @@ impl View {
         match key.code {
             KeyCode::Char('q') | KeyCode::Esc => return true,
             KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return true,
-            KeyCode::Down | KeyCode::Right | KeyCode::Tab => self.selected = (self.selected + 1) % lines,
-            KeyCode::Up | KeyCode::Left | KeyCode::BackTab => self.selected = (self.selected + lines - 1) % lines,
+            KeyCode::Down | KeyCode::Right | KeyCode::Tab => {
+                self.selected = (self.selected + 1) % lines
+            }
+            KeyCode::Up | KeyCode::Left | KeyCode::BackTab => {
+                self.selected = (self.selected + lines - 1) % lines
+            }
             KeyCode::Char('p') => self.paused = !self.paused,
             KeyCode::Char('s') => {
                 self.sort = match self.sort {
@@ -153,13 +158,16 @@ impl View {
 
     /// Rates of the line to a port in bits a second, the latest first.
     pub(super) fn rates(&self, port: &str) -> Vec<u64> {
-        self.rates.get(&line_name("", port)).map_or_else(Vec::new, |rates| rates.iter().copied().collect())
+        self.rates
+            .get(&line_name("", port))
+            .map_or_else(Vec::new, |rates| rates.iter().copied().collect())
     }
 
     /// The flows of the line to a port, in the order that is wanted.
     pub(super) fn flows(&self, port: &str) -> Vec<&FlowSample> {
         let name = line_name("", port);
-        let line = self.sample.iter().flat_map(|sample| &sample.lines).find(|line| line.line == name);
+        let line =
+            self.sample.iter().flat_map(|sample| &sample.lines).find(|line| line.line == name);
         let mut flows: Vec<_> = line.map_or(&[][..], |line| &line.flows).iter().collect();
         match self.sort {
             Sort::Rate => {} // as samples have them

@@ -11,7 +11,8 @@ use sprat_plan::Plan;
 use sprat_rack::{Host, hosts};
 use sprat_ring::{Deployment, update_instance, wait_until_well};
 use sprat_tune::{
-    Change, Entry, Journal, Measured, News, Overlay, State, Subject, Table, Tables, TuneError, chosen, is_kernel_file,
+    Change, Entry, Journal, Measured, News, Overlay, State, Subject, Table, Tables, TuneError,
+    chosen, is_kernel_file,
 };
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -42,7 +43,12 @@ pub(super) struct Live<'a> {
 }
 
 impl<'a> Live<'a> {
-    pub(super) fn new(args: &'a RackTuneArgs, rack: Deployment, warm: Duration, measured: Duration) -> Result<Self> {
+    pub(super) fn new(
+        args: &'a RackTuneArgs,
+        rack: Deployment,
+        warm: Duration,
+        measured: Duration,
+    ) -> Result<Self> {
         let jars = args.jars.as_ref().context("name the folder with Cassandra's jars: --jars")?;
         let overlay = Overlay::read(rack.folder.path())?;
         Ok(Self {
@@ -71,8 +77,7 @@ impl<'a> Live<'a> {
     /// What to do about an error.
     pub(super) fn explain(&self, error: TuneError) -> Error {
         self.finish();
-        let mend =
-            "what was tried is written down: run it again, which undoes what was half-way, or `sprat rack tune --undo`";
+        let mend = "what was tried is written down: run it again, which undoes what was half-way, or `sprat rack tune --undo`";
         Error::new(error).context(mend)
     }
 
@@ -111,9 +116,12 @@ impl<'a> Live<'a> {
 
     /// Runs the load for some time.
     fn load(&self, doing: &str, duration: Duration) -> Result<Report> {
-        let Some(cassandra) = &self.rack.plan.spec.cassandra else { bail!("the plan has no [cassandra]") };
+        let Some(cassandra) = &self.rack.plan.spec.cassandra else {
+            bail!("the plan has no [cassandra]")
+        };
         let steps = vec![Step { rate: self.args.rate, duration }];
-        let load: Load = work(&self.args.work, contacts(&hosts(&self.rack.plan)), steps, cassandra)?;
+        let load: Load =
+            work(&self.args.work, contacts(&hosts(&self.rack.plan)), steps, cassandra)?;
         load.check()?;
         self.fresh.set(false);
         // Its threads stay where the hosts are neighbours.
@@ -144,7 +152,8 @@ impl<'a> Live<'a> {
         }
         let file = format!("{ACROSS_BOOTS}/sprat-{}.conf", self.rack.name());
         for host in &hosts(&self.rack.plan) {
-            let mut text = String::from("# What tuning found: `sprat rack tune --undo` takes it away.\n");
+            let mut text =
+                String::from("# What tuning found: `sprat rack tune --undo` takes it away.\n");
             for (path, value) in lines.get(host.name.as_str()).into_iter().flatten() {
                 writeln!(text, "w {path} - - - - {value}").expect("a string takes all");
             }
@@ -167,8 +176,11 @@ impl Subject for Live<'_> {
             }
             Change::Instances(_) => Ok(Change::Instances(self.overlay.clone())),
             Change::Table { table, property, .. } => {
-                let found =
-                    self.rack.within(|| tables(&self.rack, std::slice::from_ref(table))).map_err(Error::from).flatten();
+                let found = self
+                    .rack
+                    .within(|| tables(&self.rack, std::slice::from_ref(table)))
+                    .map_err(Error::from)
+                    .flatten();
                 let found = found.map_err(|error| format!("{error:#}"))?.pop().unwrap_or_default();
                 let value = found.properties.get(property).cloned().unwrap_or_default();
                 Ok(Change::Table { table: table.clone(), property: property.clone(), value })
@@ -181,10 +193,14 @@ impl Subject for Live<'_> {
         for change in changes {
             match change {
                 Change::Host { host, path, value } => {
-                    let (path, plain) =
-                        (kernel_file(path)?, value.chars().all(|c| c.is_ascii_alphanumeric() || " -_,".contains(c)));
+                    let (path, plain) = (
+                        kernel_file(path)?,
+                        value.chars().all(|c| c.is_ascii_alphanumeric() || " -_,".contains(c)),
+                    );
                     if !plain {
-                        return Err(format!("{host}: {path} = {value:?} is nothing that a kernel is told"));
+                        return Err(format!(
+                            "{host}: {path} = {value:?} is nothing that a kernel is told"
+                        ));
                     }
                     // What is so already may be what could not be changed.
                     if self.said(host, path)? == *value {
@@ -193,7 +209,9 @@ impl Subject for Live<'_> {
                     self.ask(host, &format!("printf %s '{value}' > {path}"))?;
                     let said = self.said(host, path)?;
                     if said != *value {
-                        return Err(format!("{host}: {path} says {said} after it was told {value}"));
+                        return Err(format!(
+                            "{host}: {path} says {said} after it was told {value}"
+                        ));
                     }
                 }
                 Change::Instances(wanted) => overlay = Some(wanted),
@@ -221,8 +239,9 @@ impl Subject for Live<'_> {
 
     fn measure(&mut self) -> Result<Measured, String> {
         let warmed = self.load("warming up", self.warm);
-        let report =
-            warmed.and_then(|_| self.load("measuring", self.measured)).map_err(|error| format!("{error:#}"))?;
+        let report = warmed
+            .and_then(|_| self.load("measuring", self.measured))
+            .map_err(|error| format!("{error:#}"))?;
         Ok(Measured::of(&report))
     }
 
@@ -233,14 +252,24 @@ impl Subject for Live<'_> {
     fn tell(&mut self, news: &News<'_>) {
         let line = match news {
             News::Before(measured, margin) => {
-                format!("before: {}; two measurements of it differ by {:.0} %", told(measured), margin * 100.0)
+                format!(
+                    "before: {}; two measurements of it differ by {:.0} %",
+                    told(measured),
+                    margin * 100.0
+                )
             }
             News::Trying(candidate, number, of) => {
-                self.bar.set_prefix(format!("{number}/{of} {}: {}", candidate.class.name(), candidate.what));
+                self.bar.set_prefix(format!(
+                    "{number}/{of} {}: {}",
+                    candidate.class.name(),
+                    candidate.what
+                ));
                 return;
             }
             News::Tried(entry) => became(entry),
-            News::Mended(entry) => format!("undone, since an earlier run left it half-way: {}", entry.what),
+            News::Mended(entry) => {
+                format!("undone, since an earlier run left it half-way: {}", entry.what)
+            }
             News::After(measured) => format!("after: {}", told(measured)),
         };
         self.bar.suspend(|| eprintln!("{line}"));
@@ -250,10 +279,16 @@ impl Subject for Live<'_> {
 impl Live<'_> {
     /// Has all instances write a table's files as they are to be from now on.
     fn rewrite(&self, table: &str, property: &str) -> Result<(), String> {
-        let Some((keyspace, name)) = table.split_once('.').filter(|_| property == "compression") else { return Ok(()) };
+        let Some((keyspace, name)) = table.split_once('.').filter(|_| property == "compression")
+        else {
+            return Ok(());
+        };
         for host in &hosts(&self.rack.plan) {
             for instance in &host.instances {
-                let command = format!("{}/nodetool recompress_sstables {keyspace} {name}", instance.home.display());
+                let command = format!(
+                    "{}/nodetool recompress_sstables {keyspace} {name}",
+                    instance.home.display()
+                );
                 self.ask(&host.name, &command)?;
             }
         }
@@ -268,7 +303,11 @@ pub(super) fn tables(rack: &Deployment, names: &[String]) -> Result<Vec<Table>> 
 }
 
 fn kernel_file(path: &str) -> Result<&str, String> {
-    if is_kernel_file(path) { Ok(path) } else { Err(format!("{path} is no file of the kernel's that is tuned")) }
+    if is_kernel_file(path) {
+        Ok(path)
+    } else {
+        Err(format!("{path} is no file of the kernel's that is tuned"))
+    }
 }
 
 fn told(measured: &Measured) -> String {
@@ -276,7 +315,9 @@ fn told(measured: &Measured) -> String {
 }
 
 fn became(entry: &Entry) -> String {
-    let p99 = |measured: Option<Measured>| measured.map_or("-".to_owned(), |measured| format!("{:.2}", measured.p99));
+    let p99 = |measured: Option<Measured>| {
+        measured.map_or("-".to_owned(), |measured| format!("{:.2}", measured.p99))
+    };
     let what = format!("{}: {}", entry.class.name(), entry.what);
     let times = format!("p99 {} -> {} ms", p99(entry.before), p99(entry.after));
     match &entry.state {

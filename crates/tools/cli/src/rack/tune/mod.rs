@@ -56,7 +56,8 @@ pub(crate) struct RackTuneArgs {
     #[arg(long, value_name = "CLASSES", value_delimiter = ',')]
     only: Vec<String>,
 
-    /// Tune this table too: KEYSPACE.TABLE. Its files are written anew, which takes time and room. Once for each.
+    /// Tune this table too: KEYSPACE.TABLE. Its files are written anew, which takes time and room.
+    /// Once for each.
     #[arg(long = "table", value_name = "TABLE")]
     tables: Vec<String>,
 
@@ -149,12 +150,14 @@ fn advised(args: &RackTuneArgs, rack: &Deployment) -> Result<Vec<Candidate>> {
         .iter()
         .map(|name| {
             let known = || Class::ALL.map(Class::name).join(", ");
-            Class::named(name.trim()).with_context(|| format!("--only {name}: there are {}", known()))
+            Class::named(name.trim())
+                .with_context(|| format!("--only {name}: there are {}", known()))
         })
         .collect::<Result<Vec<_>>>()?;
     let mut told = Vec::new();
     for host in &hosts(&rack.plan) {
-        let folders: Vec<_> = host.instances.iter().map(|instance| instance.home.display().to_string()).collect();
+        let folders: Vec<_> =
+            host.instances.iter().map(|instance| instance.home.display().to_string()).collect();
         let script = SCRIPT.replace('\'', "'\\''");
         let answer = rack.ask(host, &format!("sh -c '{script}' sh {}", folders.join(" ")))?;
         let facts = Facts::parse(&answer).with_context(|| host.name.clone())?;

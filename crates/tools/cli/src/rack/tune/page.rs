@@ -10,8 +10,9 @@ use sprat_tune::{Journal, Measured, Overlay, State};
 pub(super) fn tried(journal: &Journal) -> Table {
     let mut table = Table::new(&["tried", "p99 before, ms", "after, ms", ""]);
     for entry in &journal.entries {
-        let p99 =
-            |measured: Option<Measured>| measured.map_or("-".to_owned(), |measured| format!("{:.2}", measured.p99));
+        let p99 = |measured: Option<Measured>| {
+            measured.map_or("-".to_owned(), |measured| format!("{:.2}", measured.p99))
+        };
         let state = match &entry.state {
             State::Trying => "half-way",
             State::Kept => "kept",
@@ -41,17 +42,21 @@ pub(super) fn text(journal: &Journal) -> Vec<String> {
         }
     }
     if let (Some(before), Some(after)) = (journal.before, journal.after) {
-        lines.push(format!("p99 is {:.2} times better", before.p99 / after.p99.max(f64::MIN_POSITIVE)));
+        lines.push(format!(
+            "p99 is {:.2} times better",
+            before.p99 / after.p99.max(f64::MIN_POSITIVE)
+        ));
     }
     for entry in &journal.entries {
         if let State::Failed(why) = &entry.state {
             lines.push(format!("{}: {} could not be tried: {why}", entry.class.name(), entry.what));
         }
     }
-    let overlays = journal.standing().flat_map(|entry| &entry.changes).filter_map(|change| match change {
-        sprat_tune::Change::Instances(overlay) => Some(overlay),
-        _ => None,
-    });
+    let overlays =
+        journal.standing().flat_map(|entry| &entry.changes).filter_map(|change| match change {
+            sprat_tune::Change::Instances(overlay) => Some(overlay),
+            _ => None,
+        });
     if let Some(overlay) = overlays.last().filter(|overlay| **overlay != Overlay::default()) {
         lines.push("for the rack's description, below [cassandra]:".to_owned());
         lines.extend(overlay.lines().into_iter().map(|line| format!("  {line}")));
@@ -75,16 +80,26 @@ pub(super) fn page(name: &str, journal: &Journal) -> Page {
     let all: Vec<Measured> = journal.before.into_iter().chain(steps).chain(journal.after).collect();
     if all.len() > 1 {
         let most = all.iter().map(|measured| measured.p999).fold(1.0, f64::max);
-        let x = Axis::linear("measurement: before, each that was tried, after", (all.len() - 1) as f64, |at| {
-            format!("{at:.0}")
-        });
+        let x = Axis::linear(
+            "measurement: before, each that was tried, after",
+            (all.len() - 1) as f64,
+            |at| format!("{at:.0}"),
+        );
         let y = Axis::decades("response, ms", 0.1, most, |at| format!("{at}"));
         let line = |name: &str, take: &dyn Fn(&Measured) -> f64| Line {
             name: name.to_owned(),
-            points: all.iter().enumerate().map(|(at, one)| (at as f64, take(one).max(0.1).log10())).collect(),
+            points: all
+                .iter()
+                .enumerate()
+                .map(|(at, one)| (at as f64, take(one).max(0.1).log10()))
+                .collect(),
             filled: false,
         };
-        let lines = [line("p50", &|one| one.p50), line("p99", &|one| one.p99), line("p99.9", &|one| one.p999)];
+        let lines = [
+            line("p50", &|one| one.p50),
+            line("p99", &|one| one.p99),
+            line("p99.9", &|one| one.p999),
+        ];
         page.figure("Response time by what was tried", &chart(&x, &y, &lines));
     }
     page

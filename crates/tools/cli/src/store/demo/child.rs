@@ -62,7 +62,8 @@ impl Place {
             needed >> 20,
         );
         let directory = tempfile::Builder::new().prefix("sprat-demo-").tempdir_in(&parent);
-        let directory = directory.with_context(|| format!("cannot make a directory in {}", parent.display()))?;
+        let directory = directory
+            .with_context(|| format!("cannot make a directory in {}", parent.display()))?;
         let data = directory.path().to_owned();
         let remains = Arc::new(Mutex::new(Remains { child: None, directory: Some(directory) }));
         clear_on_signal(Arc::clone(&remains))?;
@@ -71,15 +72,19 @@ impl Place {
 
     /// The directory, and whether anything in it reaches a disk.
     pub(super) fn describe(&self) -> String {
-        let in_memory = rustix::fs::statfs(&self.data).is_ok_and(|fs| u64::try_from(fs.f_type) == Ok(TMPFS));
-        let remark = if in_memory { " (a filesystem in memory: nothing reaches a disk)" } else { "" };
+        let in_memory =
+            rustix::fs::statfs(&self.data).is_ok_and(|fs| u64::try_from(fs.f_type) == Ok(TMPFS));
+        let remark =
+            if in_memory { " (a filesystem in memory: nothing reaches a disk)" } else { "" };
         format!("{}{remark}", self.data.display())
     }
 
     /// Removes the directory.
     pub(super) fn remove(self) -> Result<()> {
         let directory = lock(&self.remains).directory.take();
-        directory.map_or(Ok(()), TempDir::close).with_context(|| format!("cannot remove {}", self.data.display()))
+        directory
+            .map_or(Ok(()), TempDir::close)
+            .with_context(|| format!("cannot remove {}", self.data.display()))
     }
 }
 
@@ -90,7 +95,8 @@ impl Drop for Place {
 }
 
 fn free_bytes(path: &Path) -> Result<u64> {
-    let fs = rustix::fs::statvfs(path).with_context(|| format!("cannot look at {}", path.display()))?;
+    let fs =
+        rustix::fs::statvfs(path).with_context(|| format!("cannot look at {}", path.display()))?;
     Ok(fs.f_bavail.saturating_mul(fs.f_frsize))
 }
 
@@ -106,7 +112,10 @@ fn clear_on_signal(remains: Arc<Mutex<Remains>>) -> Result<()> {
             let _ = signal_hook::low_level::emulate_default_handler(signal);
         }
     };
-    thread::Builder::new().name("sprat-signals".into()).spawn(watch).context("cannot start a thread")?;
+    thread::Builder::new()
+        .name("sprat-signals".into())
+        .spawn(watch)
+        .context("cannot start a thread")?;
     Ok(())
 }
 
@@ -130,7 +139,14 @@ impl ServerChild {
         let mut command = Command::new(program);
         command
             .args(["server", "--with-coordinator", "-C", "tcp:host=127.0.0.1,port=0"])
-            .args(["-L", "fast+udp:host=127.0.0.1,port=0", "--durability", "sync", "--metrics", "none"])
+            .args([
+                "-L",
+                "fast+udp:host=127.0.0.1,port=0",
+                "--durability",
+                "sync",
+                "--metrics",
+                "none",
+            ])
             .args(["--memory", &place.memory.to_string()])
             .arg("--data")
             .arg(&place.data)
@@ -152,7 +168,10 @@ impl ServerChild {
                 let _ = sender.send(line); // once it is ready nobody listens any more
             }
         };
-        thread::Builder::new().name("sprat-demo-stderr".into()).spawn(listen).context("cannot start a thread")?;
+        thread::Builder::new()
+            .name("sprat-demo-stderr".into())
+            .spawn(listen)
+            .context("cannot start a thread")?;
         let mut server = Self {
             remains: Arc::clone(&place.remains),
             started_in: Duration::ZERO,
@@ -173,14 +192,22 @@ impl ServerChild {
                 Err(RecvTimeoutError::Disconnected) => {
                     bail!("the server ended instead of starting: {}", said.trim_end())
                 }
-                Err(RecvTimeoutError::Timeout) => bail!("the server does not get ready: {}", said.trim_end()),
+                Err(RecvTimeoutError::Timeout) => {
+                    bail!("the server does not get ready: {}", said.trim_end())
+                }
             };
-            if let Some((objects, how)) = line.trim_start_matches("sprat: ").split_once(" objects restored from ") {
+            if let Some((objects, how)) =
+                line.trim_start_matches("sprat: ").split_once(" objects restored from ")
+            {
                 self.restored = format!("{objects} objects restored from {how}");
             }
-            if let Some((listen, rest)) = line.strip_prefix("sprat: ready at ").and_then(|rest| rest.split_once("; ")) {
-                let coordinator = rest.strip_prefix("coordinator at ").and_then(|rest| rest.split(';').next());
-                self.coordinator = coordinator.context("the server names its coordinator")?.to_owned();
+            if let Some((listen, rest)) =
+                line.strip_prefix("sprat: ready at ").and_then(|rest| rest.split_once("; "))
+            {
+                let coordinator =
+                    rest.strip_prefix("coordinator at ").and_then(|rest| rest.split(';').next());
+                self.coordinator =
+                    coordinator.context("the server names its coordinator")?.to_owned();
                 self.listen = listen.to_owned();
                 return Ok(());
             }

@@ -47,7 +47,8 @@ fn value(client: u64, number: u64) -> Vec<u8> {
     let mut state = (client << 48) ^ number;
     let len = 100 + usize::try_from(number.wrapping_mul(7919) % 1024).unwrap_or(0);
     let next = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         state.to_be_bytes()[0]
     };
     std::iter::repeat_with(next).take(len).collect()
@@ -60,8 +61,9 @@ pub(super) fn write_until_killed(server: ServerChild) -> Result<Writes> {
     let begin = Barrier::new(usize::try_from(CLIENTS + 1).context("few")?);
     thread::scope(|scope| {
         let (coordinator, begin) = (&coordinator, &begin);
-        let clients: Vec<_> =
-            (0..CLIENTS).map(|client| scope.spawn(move || write(client, coordinator, begin))).collect();
+        let clients: Vec<_> = (0..CLIENTS)
+            .map(|client| scope.spawn(move || write(client, coordinator, begin)))
+            .collect();
         begin.wait();
         let started = Instant::now();
         thread::park_timeout(LIFE);
@@ -77,9 +79,14 @@ pub(super) fn write_until_killed(server: ServerChild) -> Result<Writes> {
 
 /// Writes until no answer comes.
 fn write(client: u64, coordinator: &str, begin: &Barrier) -> Result<Written> {
-    let options =
-        Options { coordinator: coordinator.to_owned(), timeout: TIMEOUT, waiting: Mode::Sleep, ..Options::default() };
-    let opened = Client::connect(&options).and_then(|mut client| Ok((client.table(TABLE)?, client)));
+    let options = Options {
+        coordinator: coordinator.to_owned(),
+        timeout: TIMEOUT,
+        waiting: Mode::Sleep,
+        ..Options::default()
+    };
+    let opened =
+        Client::connect(&options).and_then(|mut client| Ok((client.table(TABLE)?, client)));
     begin.wait();
     let (Table(table), mut connection) = opened?;
     let mut under_way: VecDeque<Ticket> = VecDeque::with_capacity(DEPTH);
@@ -87,7 +94,12 @@ fn write(client: u64, coordinator: &str, begin: &Barrier) -> Result<Written> {
     loop {
         while under_way.len() < DEPTH {
             let (key, value) = (key(client, written.sent), value(client, written.sent));
-            let request = Request::Write { table, key: key.as_bytes(), value: &value, condition: Condition::Absent };
+            let request = Request::Write {
+                table,
+                key: key.as_bytes(),
+                value: &value,
+                condition: Condition::Absent,
+            };
             under_way.push_back(connection.submit(&request)?);
             written.sent += 1;
         }
@@ -95,7 +107,8 @@ fn write(client: u64, coordinator: &str, begin: &Barrier) -> Result<Written> {
         match connection.wait(oldest, |_| ()) {
             Ok(()) => written.acknowledged += 1,
             Err(error)
-                if error.is_indeterminate() || matches!(error, Error::Timeout { .. } | Error::Recovering { .. }) =>
+                if error.is_indeterminate()
+                    || matches!(error, Error::Timeout { .. } | Error::Recovering { .. }) =>
             {
                 return Ok(written);
             }
@@ -119,28 +132,39 @@ impl fmt::Display for Writes {
 }
 
 impl Writes {
-    /// Reads all of it from a server that has started again: what was acknowledged must be there, and what was
-    /// under way either whole or not at all.
+    /// Reads all of it from a server that has started again: what was acknowledged must be there,
+    /// and what was under way either whole or not at all.
     pub(super) fn verify(&self, client: &mut Client) -> Result<String> {
         let Table(table) = client.table(TABLE)?;
         let (mut kept, mut unknown, mut acknowledged) = (0, 0, 0);
         for (number, written) in (0..).zip(&self.clients) {
-            ensure!(written.acknowledged > 0, "client {number} got nothing written before the kill");
+            ensure!(
+                written.acknowledged > 0,
+                "client {number} got nothing written before the kill"
+            );
             let mut under_way: VecDeque<(u64, Ticket)> = VecDeque::with_capacity(DEPTH);
             let mut next = 0;
             while next < written.sent || !under_way.is_empty() {
                 if next < written.sent && under_way.len() < DEPTH {
                     let key = key(number, next);
-                    under_way.push_back((next, client.submit(&Request::Read { table, key: key.as_bytes() })?));
+                    under_way.push_back((
+                        next,
+                        client.submit(&Request::Read { table, key: key.as_bytes() })?,
+                    ));
                     next += 1;
                     continue;
                 }
                 let Some((write, ticket)) = under_way.pop_front() else { break };
                 let expected = value(number, write);
                 let told = write < written.acknowledged;
-                let found =
-                    client.wait(ticket, |answer| (answer.status == Status::Ok).then(|| answer.body == expected))?;
-                ensure!(found != Some(false), "{}: not the bytes that were written", key(number, write));
+                let found = client.wait(ticket, |answer| {
+                    (answer.status == Status::Ok).then(|| answer.body == expected)
+                })?;
+                ensure!(
+                    found != Some(false),
+                    "{}: not the bytes that were written",
+                    key(number, write)
+                );
                 ensure!(found.is_some() || !told, "{}: ACKNOWLEDGED AND LOST", key(number, write));
                 acknowledged += u64::from(told);
                 unknown += u64::from(!told);

@@ -47,7 +47,8 @@ impl fmt::Display for Passed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (rate, megabytes) = (self.elapsed.as_secs_f64().max(1e-9), self.bytes as f64 / 1e6);
         let files = grouped(self.files);
-        let per_second = format!("{:.0} MB/s, {:.0} files/s", megabytes / rate, self.files as f64 / rate);
+        let per_second =
+            format!("{:.0} MB/s, {:.0} files/s", megabytes / rate, self.files as f64 / rate);
         write!(f, "{files} files, {megabytes:.1} MB in {} ({per_second})", seconds(self.elapsed))?;
         if self.left_out > 0 {
             write!(f, "; left out {}: links, or over 1 MiB", grouped(self.left_out))?;
@@ -73,7 +74,9 @@ impl Tree {
                     notes.append(&mut tree.notes);
                     return Ok(Self { notes, ..tree });
                 }
-                Ok((_, files)) => notes.push(format!("not {}: {files} files are too few", root.display())),
+                Ok((_, files)) => {
+                    notes.push(format!("not {}: {files} files are too few", root.display()))
+                }
                 Err(error) => notes.push(format!("not {}: {error:#}", root.display())),
             }
         }
@@ -83,7 +86,11 @@ impl Tree {
     /// A tree, and its files, counted up to [`ENOUGH_FILES`].
     fn look(root: &Path) -> Result<(Self, usize)> {
         let source = TreeSource::open(root, Large::Skip)?;
-        let mut tree = Self { root: root.to_owned(), bytes: source.total_bytes().unwrap_or(0), notes: Vec::new() };
+        let mut tree = Self {
+            root: root.to_owned(),
+            bytes: source.total_bytes().unwrap_or(0),
+            notes: Vec::new(),
+        };
         if tree.bytes > MAX_BYTES {
             tree.bytes = MAX_BYTES;
             tree.notes.push(format!("only its first {} MiB", MAX_BYTES >> 20));
@@ -99,7 +106,12 @@ pub(super) fn import(tree: &Tree, client: &mut Client, table: Table) -> Result<P
     pass(
         tree,
         client,
-        |item| Request::Write { table: table.0, key: &item.key, value: &item.value, condition: Condition::None },
+        |item| Request::Write {
+            table: table.0,
+            key: &item.key,
+            value: &item.value,
+            condition: Condition::None,
+        },
         false,
     )
 }
@@ -115,7 +127,12 @@ struct UnderWay {
     item: Item,
 }
 
-fn pass(tree: &Tree, client: &mut Client, request: impl Fn(&Item) -> Request<'_>, compare: bool) -> Result<Passed> {
+fn pass(
+    tree: &Tree,
+    client: &mut Client,
+    request: impl Fn(&Item) -> Request<'_>,
+    compare: bool,
+) -> Result<Passed> {
     let started = Instant::now();
     let mut source = TreeSource::open(&tree.root, Large::Skip)?;
     let bar = Bar::new(source.total_bytes(), false);
@@ -124,8 +141,9 @@ fn pass(tree: &Tree, client: &mut Client, request: impl Fn(&Item) -> Request<'_>
         (0, Progress { total_bytes: source.total_bytes(), ..Progress::default() });
     let mut spare = Vec::new();
     let end = |client: &mut Client, UnderWay { ticket, item }: UnderWay| -> Result<Item> {
-        let equal =
-            client.wait(ticket, |answer| answer.status == Status::Ok && (!compare || answer.body == item.value))?;
+        let equal = client.wait(ticket, |answer| {
+            answer.status == Status::Ok && (!compare || answer.body == item.value)
+        })?;
         ensure!(equal, "{} is not what was imported", display_key(&item.key));
         Ok(item)
     };
@@ -135,7 +153,9 @@ fn pass(tree: &Tree, client: &mut Client, request: impl Fn(&Item) -> Request<'_>
         if enough || !source.next(&mut item)? {
             break;
         }
-        while under_way.len() >= WINDOW || (bytes_under_way > 0 && bytes_under_way + item.value.len() > WINDOW_BYTES) {
+        while under_way.len() >= WINDOW
+            || (bytes_under_way > 0 && bytes_under_way + item.value.len() > WINDOW_BYTES)
+        {
             let Some(oldest) = under_way.pop_front() else { break };
             bytes_under_way -= oldest.item.value.len();
             spare.push(end(client, oldest)?);

@@ -1,5 +1,5 @@
-//! `demo`: the whole store on real input. A server of its own, real files in and out, latencies, a kill in the middle
-//! of writes, and what is there afterwards.
+//! `demo`: the whole store on real input. A server of its own, real files in and out, latencies, a
+//! kill in the middle of writes, and what is there afterwards.
 
 mod child;
 mod crash;
@@ -20,7 +20,8 @@ use std::time::{Duration, Instant};
 
 #[derive(Args, Debug)]
 pub(crate) struct DemoArgs {
-    /// Directory tree to import: by default the sources that building Sprat left in the cargo registry.
+    /// Directory tree to import: by default the sources that building Sprat left in the cargo
+    /// registry.
     #[arg(long, value_name = "DIR")]
     tree: Option<PathBuf>,
 }
@@ -69,16 +70,28 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<ExitCode> {
 
     steps.begin("Read everything back and compare it with the disk, byte for byte")?;
     let verified = files::verify(&tree, &mut client, table)?;
-    ensure!(verified.files == imported.files, "{} files came back of {}", verified.files, imported.files);
+    ensure!(
+        verified.files == imported.files,
+        "{} files came back of {}",
+        verified.files,
+        imported.files
+    );
     let held = client.table_stats(table)?.objects;
-    ensure!(held == imported.files, "the table holds {held} objects, {} were imported", imported.files);
+    ensure!(
+        held == imported.files,
+        "the table holds {held} objects, {} were imported",
+        imported.files
+    );
     steps.done(&format!("{verified}; all equal"))?;
 
-    steps.begin("Measure: one client on loopback, every write on disk before it is acknowledged")?;
+    steps
+        .begin("Measure: one client on loopback, every write on disk before it is acknowledged")?;
     print_line(&measure::latencies(&server.coordinator)?)?;
     if machine.load_average > BUSY {
         let (load, cores) = (machine.load_average, machine.cores);
-        steps.note(&format!("the machine was busy (load {load:.1} on {cores} cores): alone it is faster"))?;
+        steps.note(&format!(
+            "the machine was busy (load {load:.1} on {cores} cores): alone it is faster"
+        ))?;
     }
 
     steps.begin("Kill the server (SIGKILL) while clients write")?;
@@ -90,7 +103,12 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<ExitCode> {
     steps.done(&writes.verify(&mut client)?)?;
     let table = client.table(TABLE)?;
     let verified = files::verify(&tree, &mut client, table)?;
-    ensure!(verified.files == imported.files, "{} files came back of {}", verified.files, imported.files);
+    ensure!(
+        verified.files == imported.files,
+        "{} files came back of {}",
+        verified.files,
+        imported.files
+    );
     steps.done(&format!("{verified}; the imported files are all equal still"))?;
 
     steps.begin("Stop in order")?;
@@ -98,12 +116,16 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<ExitCode> {
     server.stop()?;
     steps.done(&format!("stopped in {}", seconds(stopping.elapsed())))?;
     place.remove()?;
-    print_line(&format!("\nEverything held, in {}. Nothing is left behind.", seconds(started.elapsed())))?;
+    print_line(&format!(
+        "\nEverything held, in {}. Nothing is left behind.",
+        seconds(started.elapsed())
+    ))?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn connect(coordinator: &str) -> Result<Client> {
-    let options = Options { coordinator: coordinator.to_owned(), timeout: TIMEOUT, ..Options::default() };
+    let options =
+        Options { coordinator: coordinator.to_owned(), timeout: TIMEOUT, ..Options::default() };
     Client::connect(&options).with_context(|| format!("cannot connect to {coordinator}"))
 }
 
@@ -139,7 +161,11 @@ impl Steps {
         self.number += 1;
         let line = format!("{}  {what}", self.number);
         let gap = if self.number == 1 { "" } else { "\n" };
-        print_line(&if self.colour { format!("{gap}\x1b[1m{line}\x1b[0m") } else { format!("{gap}{line}") })
+        print_line(&if self.colour {
+            format!("{gap}\x1b[1m{line}\x1b[0m")
+        } else {
+            format!("{gap}{line}")
+        })
     }
 
     fn done(&self, what: &str) -> Result<()> {

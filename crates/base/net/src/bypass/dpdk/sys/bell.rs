@@ -1,4 +1,5 @@
-//! What wakes a node that sleeps: a descriptor of its device's that polls readable when frames have arrived.
+//! What wakes a node that sleeps: a descriptor of its device's that polls readable when frames have
+//! arrived.
 
 use sprat_host::lock;
 use std::collections::BTreeSet;
@@ -15,9 +16,10 @@ const FAMILIES: [AddressFamily; 2] = [AddressFamily::PACKET, AddressFamily::XDP]
 
 /// A bell. It stays ours when the device has given its descriptor up, and then rings no more.
 pub(in crate::bypass) enum Bell {
-    /// A set that tells of the device's interrupt: rings for the next frame when it has been armed, and until it is
-    /// [hushed](Self::hush). Each interrupt is told once, so that nobody has to take from the descriptor what only its
-    /// driver knows how to take: some count events, some are sets themselves.
+    /// A set that tells of the device's interrupt: rings for the next frame when it has been armed,
+    /// and until it is [hushed](Self::hush). Each interrupt is told once, so that nobody has to
+    /// take from the descriptor what only its driver knows how to take: some count events, some
+    /// are sets themselves.
     Interrupt(OwnedFd),
     /// A socket of the kernel's: readable as long as a frame lies in its ring.
     Socket(OwnedFd),
@@ -28,7 +30,8 @@ impl Bell {
     pub(super) fn of_interrupt(fd: RawFd) -> io::Result<Self> {
         let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
-        // SAFETY: open, for DPDK has just named it, and its device, which is this thread's, is not closed meanwhile.
+        // SAFETY: open, for DPDK has just named it, and its device, which is this thread's, is not
+        // closed meanwhile.
         let theirs = unsafe { BorrowedFd::borrow_raw(fd) };
         epoll::add(&set, theirs, epoll::EventData::new_u64(0), flags)?;
         Ok(Self::Interrupt(set))
@@ -50,11 +53,15 @@ impl Bell {
     pub(in crate::bypass) fn hush(&self) {
         match self {
             Self::Interrupt(set) => {
-                let mut told = [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }];
+                let mut told = [epoll::Event {
+                    flags: epoll::EventFlags::empty(),
+                    data: epoll::EventData::new_u64(0),
+                }];
                 let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
                 let _ = epoll::wait(set, &mut told, Some(&at_once)); // it rang or it did not
             }
-            // An interface that is switched off leaves an error with the socket, which polls readable until it is read.
+            // An interface that is switched off leaves an error with the socket, which polls
+            // readable until it is read.
             Self::Socket(fd) => drop(sockopt::socket_error(fd)),
         }
     }
@@ -62,7 +69,8 @@ impl Bell {
 
 /// A copy of a descriptor of DPDK's.
 fn copy(fd: RawFd) -> io::Result<OwnedFd> {
-    // SAFETY: open, for the process has just listed it, and its device, which is this thread's, is not closed meanwhile.
+    // SAFETY: open, for the process has just listed it, and its device, which is this thread's, is
+    // not closed meanwhile.
     let theirs = unsafe { BorrowedFd::borrow_raw(fd) };
     Ok(rustix::io::fcntl_dupfd_cloexec(theirs, 0)?)
 }
@@ -83,7 +91,8 @@ impl Before {
         Self { sockets: sockets().collect(), _opening: opening }
     }
 
-    /// The bells that the opening brought, one a queue: of a device that stands on an interface of the kernel's.
+    /// The bells that the opening brought, one a queue: of a device that stands on an interface of
+    /// the kernel's.
     pub(in crate::bypass) fn found(&self) -> Vec<Bell> {
         let fresh = sockets().filter(|fd| !self.sockets.contains(fd));
         fresh.filter_map(|fd| copy(fd).ok().map(Bell::Socket)).collect()
@@ -93,9 +102,11 @@ impl Before {
 /// Open sockets of such families, the oldest first.
 fn sockets() -> impl Iterator<Item = RawFd> {
     let numbers = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
-    let numbers: BTreeSet<RawFd> = numbers.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    let numbers: BTreeSet<RawFd> =
+        numbers.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
     numbers.into_iter().filter(|&fd| {
-        // SAFETY: it is only asked what it is; if it has been closed since, the kernel says that it is nothing.
+        // SAFETY: it is only asked what it is; if it has been closed since, the kernel says that it
+        // is nothing.
         let fd = unsafe { BorrowedFd::borrow_raw(fd) };
         sockopt::socket_domain(fd).is_ok_and(|family| FAMILIES.contains(&family))
     })

@@ -55,7 +55,8 @@ pub(in crate::bypass) struct Setup {
     pub(in crate::bypass) mac: Option<Mac>,
     /// Largest IP packet; `None` leaves it to the device.
     pub(in crate::bypass) mtu: Option<u16>,
-    /// The VLAN of all its frames. Most cards take in any; virtual functions those that they were told of.
+    /// The VLAN of all its frames. Most cards take in any; virtual functions those that they were
+    /// told of.
     pub(in crate::bypass) vlan: Option<u16>,
     /// Whether the device is to check what it can.
     pub(in crate::bypass) check: bool,
@@ -79,8 +80,8 @@ pub(in crate::bypass) struct DeviceCounters {
 }
 
 impl Device {
-    /// Opens the device of that name, which may carry arguments behind commas; without a name the first one that is
-    /// not open. DPDK has been started.
+    /// Opens the device of that name, which may carry arguments behind commas; without a name the
+    /// first one that is not open. DPDK has been started.
     ///
     /// # Errors
     /// No such device; opened already; what DPDK says.
@@ -91,9 +92,19 @@ impl Device {
             None => first(&open)?,
         };
         if !open.insert(port) {
-            return Err(io::Error::new(io::ErrorKind::AddrInUse, format!("device {name} is open already")));
+            return Err(io::Error::new(
+                io::ErrorKind::AddrInUse,
+                format!("device {name} is open already"),
+            ));
         }
-        let mut about = Description { driver: [0; 32], mac: [0; 6], max_mtu: 0, can: 0, numa: 0, max_queues: 0 };
+        let mut about = Description {
+            driver: [0; 32],
+            mac: [0; 6],
+            max_mtu: 0,
+            can: 0,
+            numa: 0,
+            max_queues: 0,
+        };
         let device = |about: Description| {
             let copies = text_of(&about.driver) == "net_vhost";
             let arguments = arguments.map(str::to_owned);
@@ -128,15 +139,17 @@ impl Device {
         }
     }
 
-    /// Closes it and opens, sets up and starts it anew, with what it had before: what it stands on has been replaced. Its
-    /// hardware address may be another afterwards. The pool is the same.
+    /// Closes it and opens, sets up and starts it anew, with what it had before: what it stands on
+    /// has been replaced. Its hardware address may be another afterwards. The pool is the same.
     ///
     /// # Errors
-    /// What DPDK says. Then there is no device until another attempt succeeds; it counts as stopped meanwhile.
+    /// What DPDK says. Then there is no device until another attempt succeeds; it counts as stopped
+    /// meanwhile.
     pub(in crate::bypass) fn reopen(&mut self, pool: &Pool) -> io::Result<()> {
         let Some(setup) = self.setup else { return Ok(()) };
         if self.joint.is_some() {
-            let reason = format!("device {} is in use by several nodes; start the server again", self.name);
+            let reason =
+                format!("device {} is in use by several nodes; start the server again", self.name);
             return Err(io::Error::new(io::ErrorKind::ResourceBusy, reason));
         }
         let queues = self.queues;
@@ -222,11 +235,17 @@ impl Device {
     ///
     /// # Errors
     /// What DPDK says; that it has not so many queues.
-    pub(in crate::bypass) fn set_up(&mut self, setup: &Setup, buffers: &[&Buffers]) -> io::Result<()> {
+    pub(in crate::bypass) fn set_up(
+        &mut self,
+        setup: &Setup,
+        buffers: &[&Buffers],
+    ) -> io::Result<()> {
         let queues = u16::try_from(buffers.len()).expect("few");
         if queues > self.about.max_queues {
             let (name, most) = (&self.name, self.about.max_queues);
-            let reason = format!("device {name} has {most} queues, and each of {queues} nodes wants its own");
+            let reason = format!(
+                "device {name} has {most} queues, and each of {queues} nodes wants its own"
+            );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
         }
         let pools: Vec<_> = buffers.iter().map(|buffers| buffers.as_ptr()).collect();
@@ -241,8 +260,8 @@ impl Device {
             queues,
             using,
         };
-        // SAFETY: the port is ours; pools and hardware address outlive the call, and the pools what is set up here,
-        // because whoever has both closes the device first.
+        // SAFETY: the port is ours; pools and hardware address outlive the call, and the pools what
+        // is set up here, because whoever has both closes the device first.
         let code = unsafe { ffi::sprat_dpdk_setup(self.port, &raw const raw) };
         if code < 0 {
             return Err(error(&format!("set up device {}", self.name), code));
@@ -299,7 +318,10 @@ impl Device {
     /// What DPDK says.
     pub(in crate::bypass) fn start(&mut self) -> io::Result<()> {
         if !self.open {
-            return Err(io::Error::new(io::ErrorKind::NotFound, format!("device {} is gone", self.name)));
+            return Err(io::Error::new(
+                io::ErrorKind::NotFound,
+                format!("device {} is gone", self.name),
+            ));
         }
         // SAFETY: the port is ours and set up.
         let code = unsafe { ffi::sprat_dpdk_start(self.port) };
@@ -335,9 +357,13 @@ impl Device {
         self.bell = bell;
     }
 
-    /// Looks for its interrupt, which may be another, or there at last, when it has been started or has met a peer.
+    /// Looks for its interrupt, which may be another, or there at last, when it has been started or
+    /// has met a peer.
     pub(in crate::bypass) fn look_for_interrupt(&mut self) {
-        if !self.started || matches!(self.bell, Some(Bell::Socket(_))) || !self.setup.is_some_and(|setup| setup.ring) {
+        if !self.started
+            || matches!(self.bell, Some(Bell::Socket(_)))
+            || !self.setup.is_some_and(|setup| setup.ring)
+        {
             return;
         }
         // SAFETY: the port is ours, and started.
@@ -364,7 +390,8 @@ impl Device {
             return self.before;
         }
         let _control = self.control();
-        // SAFETY: the port is ours; `raw` outlives the call. A device that counts nothing leaves zeros.
+        // SAFETY: the port is ours; `raw` outlives the call. A device that counts nothing leaves
+        // zeros.
         let _ = unsafe { ffi::sprat_dpdk_counters(self.port, &raw mut raw) };
         let before = self.before;
         DeviceCounters {
@@ -381,10 +408,15 @@ impl Device {
         self.copies
     }
 
-    /// Hands the device a frame that begins with `head` and ends with `tail`, if it [copies](Self::copies); gives `head`
-    /// back if it has no room.
+    /// Hands the device a frame that begins with `head` and ends with `tail`, if it
+    /// [copies](Self::copies); gives `head` back if it has no room.
     #[inline]
-    pub(in crate::bypass) fn transmit_with(&mut self, pool: &Pool, head: Draft, tail: &[u8]) -> Option<Draft> {
+    pub(in crate::bypass) fn transmit_with(
+        &mut self,
+        pool: &Pool,
+        head: Draft,
+        tail: &[u8],
+    ) -> Option<Draft> {
         assert!(self.copies, "{} may still need a frame that it has taken", self.name);
         transmit_with((self.port, self.queue), pool, head, tail)
     }
@@ -396,7 +428,8 @@ impl Device {
     }
 }
 
-/// A device of which several threads have a queue each: what they have in common. Closed when the last has gone.
+/// A device of which several threads have a queue each: what they have in common. Closed when the
+/// last has gone.
 pub(in crate::bypass) struct Joint {
     port: u16,
     name: String,
@@ -416,7 +449,11 @@ pub(in crate::bypass) struct Joint {
 
 impl Joint {
     /// Makes one of a device that has been set up with these buffers and started.
-    pub(in crate::bypass) fn of(mut device: Device, buffers: Vec<Arc<Buffers>>, bells: Vec<Bell>) -> Self {
+    pub(in crate::bypass) fn of(
+        mut device: Device,
+        buffers: Vec<Arc<Buffers>>,
+        bells: Vec<Bell>,
+    ) -> Self {
         assert!(std::mem::take(&mut device.open) && device.started, "an open device, and started");
         let bells = bells.into_iter().map(Some).chain(std::iter::repeat_with(|| None));
         let free = bells.take(buffers.len()).map(Some).collect();
@@ -472,11 +509,14 @@ impl Joint {
         Ok(device)
     }
 
-    /// Has the device put datagrams for these ports into the queues, the first port's into the first, if it can.
+    /// Has the device put datagrams for these ports into the queues, the first port's into the
+    /// first, if it can.
     pub(in crate::bypass) fn steer(&self, first: u16, ipv6: bool) {
         let _control = lock(&self.control);
         // SAFETY: the port is ours, and started.
-        let steer = |queue: u16| unsafe { ffi::sprat_dpdk_steer(self.port, queue, first + queue, ipv6.into()) };
+        let steer = |queue: u16| unsafe {
+            ffi::sprat_dpdk_steer(self.port, queue, first + queue, ipv6.into())
+        };
         let queues = u16::try_from(self.buffers.len()).expect("few");
         let plain = self.setup.is_some_and(|setup| setup.vlan.is_none());
         self.steers.store(plain && (0..queues).all(|queue| steer(queue) == 0), Ordering::Relaxed);
@@ -512,7 +552,8 @@ fn attach(arguments: &str) -> io::Result<(u16, String)> {
     let text = |text: &str| CString::new(text).map_err(io::Error::from);
     let (c_arguments, c_name) = (text(arguments)?, text(name)?);
     let mut port = 0;
-    // SAFETY: strings ended by zeros, which are copied; `port` outlives the call. DPDK has been started.
+    // SAFETY: strings ended by zeros, which are copied; `port` outlives the call. DPDK has been
+    // started.
     match unsafe { ffi::sprat_dpdk_attach(c_arguments.as_ptr(), c_name.as_ptr(), &raw mut port) } {
         0 => Ok((port, name.to_owned())),
         code => Err(explained(error(&format!("find device `{name}`"), code))),
@@ -521,7 +562,8 @@ fn attach(arguments: &str) -> io::Result<(u16, String)> {
 
 /// Adds to an error what would mend it, where DPDK does not say.
 fn explained(error: io::Error) -> io::Error {
-    // A packet socket's group: the process's id XOR the interface's number, of which the kernel takes 16 bits.
+    // A packet socket's group: the process's id XOR the interface's number, of which the kernel
+    // takes 16 bits.
     if error.to_string().contains("could not set PACKET_FANOUT") {
         let mend = "another process has packet sockets of the same number on another interface: start this one, or that, \
                     again, so that it gets another id";

@@ -1,4 +1,5 @@
-//! What `shim/dpdk.h` declares; that is where it is explained. The library made of it is carried in the binary.
+//! What `shim/dpdk.h` declares; that is where it is explained. The library made of it is carried in
+//! the binary.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::fs::File;
@@ -146,14 +147,16 @@ pub(super) fn load() -> io::Result<()> {
     }
     let file = memfd_create("sprat_dpdk.so", MemfdFlags::CLOEXEC)?;
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-    File::from(file.try_clone()?).write_all(include_bytes!(concat!(env!("OUT_DIR"), "/sprat_dpdk.so")))?;
+    File::from(file.try_clone()?)
+        .write_all(include_bytes!(concat!(env!("OUT_DIR"), "/sprat_dpdk.so")))?;
     let missing = |error: libloading::Error| {
         io::Error::new(
             io::ErrorKind::NotFound,
             format!("cannot load DPDK (Debian has it in the package dpdk): {error}"),
         )
     };
-    // SAFETY: our own library, made of `shim/dpdk.c`; what it and DPDK's do when they are loaded needs nothing of us.
+    // SAFETY: our own library, made of `shim/dpdk.c`; what it and DPDK's do when they are loaded
+    // needs nothing of us.
     let library = unsafe { Library::new(&path) }.map_err(missing)?;
     let shim = Shim::of(&library).map_err(missing)?;
     std::mem::forget(library); // for as long as the process

@@ -36,7 +36,8 @@ unsafe impl Sync for Buffers {}
 static POOLS: AtomicU32 = AtomicU32::new(0);
 
 impl Buffers {
-    /// `frames` frames with `room` bytes each, in the memory of that NUMA node if there is enough. DPDK has been started.
+    /// `frames` frames with `room` bytes each, in the memory of that NUMA node if there is enough.
+    /// DPDK has been started.
     ///
     /// # Errors
     /// When there is not so much memory on any node.
@@ -52,7 +53,8 @@ impl Buffers {
         assert!(bytes <= 60_000, "a buffer of {bytes} bytes does not fit DPDK's 16 bits");
         let mut pool = std::ptr::null_mut();
         // SAFETY: the name ends in a zero and is copied; `pool` outlives the call.
-        let code = unsafe { ffi::sprat_dpdk_pool(name.as_ptr(), frames, bytes, node, &raw mut pool) };
+        let code =
+            unsafe { ffi::sprat_dpdk_pool(name.as_ptr(), frames, bytes, node, &raw mut pool) };
         match NonNull::new(pool) {
             Some(pool) if code == 0 => Ok(Self { pool, frames: frames as usize, room }),
             _ => Err(error(&format!("make {frames} frames of {room} bytes"), code)),
@@ -75,7 +77,8 @@ impl Drop for Buffers {
             // SAFETY: no frame of it is anywhere else, and nobody can get another.
             unsafe { ffi::sprat_dpdk_pool_free(self.pool.as_ptr()) };
         }
-        // Else a device has not given all back: better to keep the memory than to have it written to.
+        // Else a device has not given all back: better to keep the memory than to have it written
+        // to.
     }
 }
 
@@ -135,9 +138,13 @@ impl Pool {
         // All or none: of the last frames there may be too few for many.
         for count in [STASH, 1] {
             let count = u16::try_from(count).expect("few");
-            // SAFETY: the pool lives as long as `self`; the stash is empty and has room for so many.
-            let got = unsafe { ffi::sprat_dpdk_alloc(self.buffers.as_ptr(), self.stash.as_mut_ptr().cast(), count) };
-            // SAFETY: the C side has filled so many, each of which is now the stash's. `Draft` is `RawFrame` by another name.
+            // SAFETY: the pool lives as long as `self`; the stash is empty and has room for so
+            // many.
+            let got = unsafe {
+                ffi::sprat_dpdk_alloc(self.buffers.as_ptr(), self.stash.as_mut_ptr().cast(), count)
+            };
+            // SAFETY: the C side has filled so many, each of which is now the stash's. `Draft` is
+            // `RawFrame` by another name.
             unsafe { self.stash.set_len(usize::from(got)) };
             if got > 0 {
                 break;
@@ -158,18 +165,21 @@ pub(in crate::bypass) struct Draft(RawFrame);
 unsafe impl Send for Draft {}
 
 impl Draft {
-    /// The frame's bytes, `len` of them, as the next to have it will see them; it is of that pool. What they are before they are written
-    /// is anybody's guess, but never another process's secret: the pool is ours.
+    /// The frame's bytes, `len` of them, as the next to have it will see them; it is of that pool.
+    /// What they are before they are written is anybody's guess, but never another process's
+    /// secret: the pool is ours.
     #[inline]
     pub(in crate::bypass) fn bytes(&mut self, len: usize, pool: &Pool) -> &mut [u8] {
         assert!(len <= pool.room(), "{len} bytes do not fit {}", pool.room());
         self.0.len = u32::try_from(len).expect("no more than there was");
-        // SAFETY: the buffer is ours alone, has at least the room of its pool (there is but one a driver, and its frames
-        // were looked at when they were taken), and was zero when the pool was made, so that all of it is initialised.
+        // SAFETY: the buffer is ours alone, has at least the room of its pool (there is but one a
+        // driver, and its frames were looked at when they were taken), and was zero when
+        // the pool was made, so that all of it is initialised.
         unsafe { std::slice::from_raw_parts_mut(self.0.data, len) }
     }
 
-    /// Has the device fill in the UDP checksum: the IP header begins at `before`, and has `ip` bytes.
+    /// Has the device fill in the UDP checksum: the IP header begins at `before`, and has `ip`
+    /// bytes.
     #[inline]
     pub(in crate::bypass) fn have_checked(&mut self, before: usize, ip: usize, v6: bool) {
         assert!(before < 0x80 && ip < 0x100, "headers of {before} and {ip} bytes");
@@ -185,7 +195,8 @@ impl Drop for Draft {
     }
 }
 
-/// A frame on its way from the thread that received it to another. Given back when dropped, wherever that is.
+/// A frame on its way from the thread that received it to another. Given back when dropped,
+/// wherever that is.
 pub(in crate::bypass) struct Parcel(RawFrame);
 
 // SAFETY: a frame is its owner's alone, whoever that is, and may be given back by any thread.
@@ -200,7 +211,8 @@ impl Parcel {
         (bytes, self.0.flags & ffi::CHECKED != 0)
     }
 
-    /// A copy of a frame, in one of the pool's; `None` when there is none left, or it is longer than those.
+    /// A copy of a frame, in one of the pool's; `None` when there is none left, or it is longer
+    /// than those.
     pub(in crate::bypass) fn copy(frame: &[u8], checked: bool, pool: &mut Pool) -> Option<Self> {
         if frame.len() > pool.room() {
             return None;
@@ -231,7 +243,8 @@ unsafe impl Send for Burst {}
 
 impl Burst {
     pub(in crate::bypass) fn new() -> Self {
-        let none = RawFrame { mbuf: std::ptr::null_mut(), data: std::ptr::null_mut(), len: 0, flags: 0 };
+        let none =
+            RawFrame { mbuf: std::ptr::null_mut(), data: std::ptr::null_mut(), len: 0, flags: 0 };
         Self { frames: Box::new([none; BURST]), count: 0 }
     }
 
@@ -241,7 +254,8 @@ impl Burst {
         self.clear();
         let count = u16::try_from(BURST).expect("few");
         let (port, queue) = (device.port(), device.listen());
-        // SAFETY: the device is open, the queue is ours alone, and there is room for so many frames.
+        // SAFETY: the device is open, the queue is ours alone, and there is room for so many
+        // frames.
         let got = unsafe { ffi::sprat_dpdk_receive(port, queue, self.frames.as_mut_ptr(), count) };
         self.count = usize::from(got);
     }
@@ -264,7 +278,8 @@ impl Burst {
     #[inline]
     pub(in crate::bypass) fn iter(&self) -> impl Iterator<Item = (&[u8], bool)> {
         self.frames[..self.count].iter().map(|frame| {
-            // SAFETY: the buffer is ours until `clear`, which needs `&mut self`, and has so many bytes.
+            // SAFETY: the buffer is ours until `clear`, which needs `&mut self`, and has so many
+            // bytes.
             let bytes = unsafe { std::slice::from_raw_parts(frame.data, frame.len as usize) };
             (bytes, frame.flags & ffi::CHECKED != 0)
         })
@@ -309,14 +324,29 @@ impl Drop for Burst {
     }
 }
 
-/// Hands a device a frame that begins with `head` and ends with `tail`; gives `head` back if it did not take it.
+/// Hands a device a frame that begins with `head` and ends with `tail`; gives `head` back if it did
+/// not take it.
 #[inline]
-pub(super) fn transmit_with((port, queue): (u16, u16), pool: &Pool, head: Draft, tail: &[u8]) -> Option<Draft> {
+pub(super) fn transmit_with(
+    (port, queue): (u16, u16),
+    pool: &Pool,
+    head: Draft,
+    tail: &[u8],
+) -> Option<Draft> {
     let len = u16::try_from(tail.len()).expect("a frame's length has 16 bits");
-    // SAFETY: the device is open, its caller's alone, and of a kind that copies a frame at once, which the C side checks:
-    // `tail` is read during the call and not after it. `head` is ours; the pool lives.
-    let took =
-        unsafe { ffi::sprat_dpdk_transmit_with(port, queue, pool.as_ptr(), &raw const head.0, tail.as_ptr(), len) };
+    // SAFETY: the device is open, its caller's alone, and of a kind that copies a frame at once,
+    // which the C side checks: `tail` is read during the call and not after it. `head` is ours;
+    // the pool lives.
+    let took = unsafe {
+        ffi::sprat_dpdk_transmit_with(
+            port,
+            queue,
+            pool.as_ptr(),
+            &raw const head.0,
+            tail.as_ptr(),
+            len,
+        )
+    };
     if took == 0 {
         return Some(head);
     }
@@ -328,8 +358,11 @@ pub(super) fn transmit_with((port, queue): (u16, u16), pool: &Pool, head: Draft,
 #[inline]
 pub(super) fn transmit((port, queue): (u16, u16), frames: &mut Vec<Draft>) -> usize {
     let count = u16::try_from(frames.len()).expect("queues are short");
-    // SAFETY: the device is open and its caller's alone; the frames are ours. `Draft` is `RawFrame` by another name.
-    let took = usize::from(unsafe { ffi::sprat_dpdk_transmit(port, queue, frames.as_ptr().cast(), count) });
+    // SAFETY: the device is open and its caller's alone; the frames are ours. `Draft` is `RawFrame`
+    // by another name.
+    let took = usize::from(unsafe {
+        ffi::sprat_dpdk_transmit(port, queue, frames.as_ptr().cast(), count)
+    });
     // Those are the device's now.
     frames.drain(..took).for_each(std::mem::forget);
     took

@@ -1,4 +1,5 @@
-//! The program that an interface has: ours stays there when we are killed, and DPDK takes no interface that has one.
+//! The program that an interface has: ours stays there when we are killed, and DPDK takes no
+//! interface that has one.
 
 use std::io;
 
@@ -12,8 +13,8 @@ const NESTED: u16 = 0x8000;
 const XDP_FD: u16 = 1;
 const XDP_PROGRAM: u16 = 4;
 
-/// Takes a program of ours off an interface, if it has one: whoever put it there has been killed. Others' stay, and DPDK
-/// will say that they are in the way.
+/// Takes a program of ours off an interface, if it has one: whoever put it there has been killed.
+/// Others' stay, and DPDK will say that they are in the way.
 pub(super) fn remove_ours(index: u32) -> io::Result<()> {
     let kernel = Kernel::open(0)?;
     kernel.ask_for_link(index)?;
@@ -23,8 +24,11 @@ pub(super) fn remove_ours(index: u32) -> io::Result<()> {
         if let Message::Link { kind: NEW_LINK, index: of, rest, .. } = message
             && of == index
         {
-            let about = attributes(rest).find(|(kind, _)| kind & !NESTED == XDP).map_or(&[][..], |(_, value)| value);
-            let number = attributes(about).find(|(kind, _)| *kind == XDP_PROGRAM).map(|(_, value)| value);
+            let about = attributes(rest)
+                .find(|(kind, _)| kind & !NESTED == XDP)
+                .map_or(&[][..], |(_, value)| value);
+            let number =
+                attributes(about).find(|(kind, _)| *kind == XDP_PROGRAM).map(|(_, value)| value);
             program = number.and_then(|value| value.first_chunk().copied()).map(u32::from_ne_bytes);
         }
     })?;

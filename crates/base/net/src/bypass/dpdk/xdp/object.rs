@@ -1,9 +1,11 @@
-//! A program as an object file, which is how DPDK's `af_xdp` takes one: an ELF relocatable with the program, a map that
-//! it refers to, and the types (BTF) that say what map that is, as libbpf reads them.
+//! A program as an object file, which is how DPDK's `af_xdp` takes one: an ELF relocatable with the
+//! program, a map that it refers to, and the types (BTF) that say what map that is, as libbpf reads
+//! them.
 
 use object::write::{Object, Relocation, Symbol, SymbolSection};
 use object::{
-    Architecture, BinaryFormat, Endianness, RelocationFlags, SectionKind, SymbolFlags, SymbolKind, SymbolScope,
+    Architecture, BinaryFormat, Endianness, RelocationFlags, SectionKind, SymbolFlags, SymbolKind,
+    SymbolScope,
 };
 
 use super::program::Program;
@@ -14,7 +16,8 @@ const MAP: &str = "xsks_map";
 /// The program's name, by which we know it again.
 pub(super) const NAME: &str = "sprat_share";
 
-/// The kind of map that has sockets, by queue; bytes of keys and values, and the queues there can be.
+/// The kind of map that has sockets, by queue; bytes of keys and values, and the queues there can
+/// be.
 const XSKMAP: u32 = 17;
 const INT_BYTES: u32 = 4;
 const QUEUES: u32 = 64;
@@ -49,12 +52,13 @@ pub(super) fn file(program: &Program) -> Result<Vec<u8>, object::write::Error> {
     symbol(NAME, program.code.len() as u64, SymbolKind::Text, text);
     let map = symbol(MAP, DESCRIPTION.into(), SymbolKind::Data, maps);
     let flags = RelocationFlags::Elf { r_type: object::elf::R_BPF_64_64 };
-    object.add_relocation(text, Relocation { offset: program.map, symbol: map, addend: 0, flags })?;
+    object
+        .add_relocation(text, Relocation { offset: program.map, symbol: map, addend: 0, flags })?;
     object.write()
 }
 
-/// The types: `struct { int (*type)[17]; int (*key_size)[4]; int (*value_size)[4]; int (*max_entries)[64]; } xsks_map`
-/// in the section `.maps`. Numbers are told as lengths of arrays.
+/// The types: `struct { int (*type)[17]; int (*key_size)[4]; int (*value_size)[4]; int
+/// (*max_entries)[64]; } xsks_map` in the section `.maps`. Numbers are told as lengths of arrays.
 fn types() -> Vec<u8> {
     let mut strings = vec![0];
     let mut name = |text: &str| {

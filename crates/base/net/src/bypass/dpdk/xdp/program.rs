@@ -1,8 +1,8 @@
-//! The program that the kernel runs on each frame that an interface receives: what is a node's goes to its AF_XDP socket,
-//! all else to the kernel as before.
+//! The program that the kernel runs on each frame that an interface receives: what is a node's goes
+//! to its AF_XDP socket, all else to the kernel as before.
 //!
-//! Address, port and tag are constants in the program, so that a frame of somebody else's is past it after a few
-//! comparisons. The instructions are those of RFC 9669.
+//! Address, port and tag are constants in the program, so that a frame of somebody else's is past
+//! it after a few comparisons. The instructions are those of RFC 9669.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -56,7 +56,8 @@ const MD_QUEUE: i16 = 16;
 /// "To the kernel", as the program's result.
 const PASS: i32 = 2;
 
-/// The kernel's `bpf_redirect_map`: to the socket that a map has for a key, or what its flags say if there is none.
+/// The kernel's `bpf_redirect_map`: to the socket that a map has for a key, or what its flags say
+/// if there is none.
 const REDIRECT_MAP: i32 = 51;
 
 const ARP: u16 = 0x0806;
@@ -122,7 +123,8 @@ struct Assembler {
 impl Assembler {
     fn push(&mut self, code: u8, to: u8, from: u8, offset: i16, value: i32) {
         let ([o0, o1], [v0, v1, v2, v3]) = (offset.to_ne_bytes(), value.to_ne_bytes());
-        // Which register has the lower half of its byte depends on the byte order, and all we build for is little-endian.
+        // Which register has the lower half of its byte depends on the byte order, and all we build
+        // for is little-endian.
         self.instructions.push([code, from << 4 | to, o0, o1, v0, v1, v2, v3]);
     }
 
@@ -195,7 +197,8 @@ impl Assembler {
 
     fn ipv4(&mut self, ip: i16, own: [u8; 4], wanted: &Wanted) {
         if !wanted.kernel_has_it {
-            // ARP: questions for our address, and answers to it. Both have it where the target stands.
+            // ARP: questions for our address, and answers to it. Both have it where the target
+            // stands.
             self.unless(VALUE, raw(ARP), To::Ip);
             self.unless_there(ip + 28);
             self.unless_equal(ip + 24, &own, To::Kernel);
@@ -254,7 +257,11 @@ impl Assembler {
 
     fn finish(mut self) -> Vec<u8> {
         for (at, to) in self.jumps {
-            let (_, place) = self.places.iter().find(|(name, _)| *name == to).expect("every place is in the program");
+            let (_, place) = self
+                .places
+                .iter()
+                .find(|(name, _)| *name == to)
+                .expect("every place is in the program");
             let skipped = i16::try_from(place - at - 1).expect("jumps go forward, and not far");
             self.instructions[at][2..4].copy_from_slice(&skipped.to_ne_bytes());
         }
@@ -262,4 +269,7 @@ impl Assembler {
     }
 }
 
-const _: () = assert!(cfg!(target_endian = "little"), "registers of an instruction are in another order otherwise");
+const _: () = assert!(
+    cfg!(target_endian = "little"),
+    "registers of an instruction are in another order otherwise"
+);
