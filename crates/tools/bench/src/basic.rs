@@ -343,7 +343,8 @@ impl Basic {
         };
         let written = write!(
             text,
-            "{target} over {transport}, {clients} {waiting} client{plural}{pace}, 30 B keys; avg, min, max of 100 ms periods\n\n{}\n\
+            "{target} over {transport}, {clients} {waiting} client{plural}{pace}, 30 B keys; avg, \
+             min, max of 100 ms periods\n\n{}\n\
              Atom, Cut, Xeon+IB: [MMS], other machines and a real network; its MB/s are MiB/s.\n",
             self.table()
         );

@@ -151,14 +151,18 @@ fn ladder(settings: &Settings, findings: &mut Findings) -> Result<()> {
         Goal::Shown,
     );
     findings.note(
-        "Most of the distance between sleeping and spinning threads is waking up, and no driver's merit. The ping is an \
-         ICMP echo that the far driver answers, sent by the client that reads, to the server it reads from."
+        "Most of the distance between sleeping and spinning threads is waking up, and no driver's \
+         merit. The ping is an \
+         ICMP echo that the far driver answers, sent by the client that reads, to the server it \
+         reads from."
             .to_owned(),
     );
     if settings.cables.is_ok() {
         findings.note(
-            "af_packet and af_xdp carry frames over a virtual Ethernet cable (veth) between two interfaces of the kernel's, by \
-             packet sockets and by XDP sockets: the kernel's driver is on their path, its UDP and IP are not. All of it, the \
+            "af_packet and af_xdp carry frames over a virtual Ethernet cable (veth) between two \
+             interfaces of the kernel's, by \
+             packet sockets and by XDP sockets: the kernel's driver is on their path, its UDP and \
+             IP are not. All of it, the \
              loopback too, is in a network namespace of the benchmark's own."
                 .to_owned(),
         );

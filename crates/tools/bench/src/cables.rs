@@ -49,7 +49,10 @@ impl Cables {
         let home = File::open("/proc/thread-self/ns/net")
             .map_err(|error| format!("/proc/thread-self/ns/net: {error}"))?;
         unshare(CloneFlags::CLONE_NEWNET).map_err(|error| {
-            format!("a network namespace is refused: {error}; it needs CAP_SYS_ADMIN: run the benchmark as root")
+            format!(
+                "a network namespace is refused: {error}; it needs CAP_SYS_ADMIN: run the \
+                benchmark as root"
+            )
         })?;
         Self::furnish().inspect_err(|_| {
             setns(&home, CloneFlags::CLONE_NEWNET)

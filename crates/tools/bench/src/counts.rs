@@ -63,7 +63,8 @@ pub(crate) fn count(
                 }
                 findings.table(
                     &format!(
-                        "{event} by stage over {word}: means of up to {OPERATIONS}, without those of the counting itself"
+                        "{event} by stage over {word}: means of up to {OPERATIONS}, without those \
+                         of the counting itself"
                     ),
                     table(&rows),
                 );

@@ -15,7 +15,9 @@ const EXTENSION: &str = "nmfcekbbhphmppflmnbdkhmijiobiccl";
 
 /// Writes the settings of a profile.
 pub(super) fn prepare(user: &User) -> Result<()> {
-    let settings = json!({ "download": { "default_directory": user.downloads(), "prompt_for_download": false } });
+    let settings = json!({
+        "download": { "default_directory": user.downloads(), "prompt_for_download": false },
+    });
     let profile = user.profile(Kind::Chromium).join("Default");
     fs::create_dir_all(&profile)?;
     Ok(fs::write(profile.join("Preferences"), settings.to_string())?)
@@ -154,7 +156,8 @@ impl Control for Chromium {
                  if (element === null) return null; \
                  element.scrollIntoView({{ block: 'center', behavior: 'instant' }}); \
                  window.spratHit = false; \
-                 const hit = (event) => {{ window.spratHit ||= event.target.closest({selector}) !== null; }}; \
+                 const hit = (event) => \
+                 {{ window.spratHit ||= event.target.closest({selector}) !== null; }}; \
                  document.addEventListener('click', hit, {{ capture: true, once: true }}); \
                  const box = element.getBoundingClientRect(); \
                  return {{ x: box.x + box.width / 2, y: box.y + box.height / 2 }}"
@@ -163,7 +166,8 @@ impl Control for Chromium {
             for (kind, buttons) in [("mouseMoved", 0), ("mousePressed", 1), ("mouseReleased", 0)] {
                 let button = if kind == "mouseMoved" { "none" } else { "left" };
                 let event = json!({
-                    "type": kind, "x": middle["x"], "y": middle["y"], "button": button, "buttons": buttons, "clickCount": 1,
+                    "type": kind, "x": middle["x"], "y": middle["y"], "button": button,
+                    "buttons": buttons, "clickCount": 1,
                 });
                 self.ask("Input.dispatchMouseEvent", event)?;
             }

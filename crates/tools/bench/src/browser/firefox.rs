@@ -22,7 +22,9 @@ pub(super) fn prepare(user: &User) -> Result<()> {
         "marionette.port": 0,
         // As a user of Firefox ESR sets it to install what Mozilla has not signed.
         "xpinstall.signatures.required": false,
-        "extensions.webextensions.uuids": json!({ EXTENSION: PAGES.trim_start_matches("moz-extension://") }).to_string(),
+        "extensions.webextensions.uuids": json!({
+            EXTENSION: PAGES.trim_start_matches("moz-extension://"),
+        }).to_string(),
         // The background is suspended as soon as it may be, so that tests meet it asleep.
         "extensions.background.idle.timeout": 500,
         "browser.download.folderList": 2,
@@ -146,7 +148,8 @@ impl Control for Firefox {
             &format!(
                 "const menu = document.getElementById('contentAreaContextMenu'); \
                  if (menu.state !== 'open') return false; \
-                 const item = [...menu.querySelectorAll('menuitem')].find((item) => item.label === {label} && !item.hidden); \
+                 const item = [...menu.querySelectorAll('menuitem')].find((item) => item.label \
+                 === {label} && !item.hidden); \
                  if (!item) return false; \
                  menu.activateItem(item); \
                  return true"

@@ -185,7 +185,8 @@ impl Browser {
     /// It does not, within a minute; with what it shows instead.
     pub fn shows(&mut self, name: &str, state: &str) -> Result<String> {
         let find = format!(
-            "return [...document.querySelectorAll('li[data-state={state}]')].find((row) => row.querySelector('.name').textContent \
+            "return [...document.querySelectorAll('li[data-state={state}]')].find((row) => \
+             row.querySelector('.name').textContent \
              === '{name}')?.innerText ?? null"
         );
         Ok(self.waits(&find)?.as_str().unwrap_or_default().to_owned())

@@ -209,7 +209,8 @@ mod tests {
 
     #[test]
     fn interrupts_are_summed_by_core() {
-        let text = "           CPU0       CPU2       \n 24:          1          5  IO-APIC   5-edge      x\n\
+        let text = "           CPU0       CPU2       \n 24:          1          5  IO-APIC   \
+            5-edge      x\n\
                     LOC:   10   20   Local timer interrupts\nERR:          7\n";
         assert_eq!(count_interrupts(text), Some(vec![18, 0, 25]));
         for odd in ["", "what else\n", "CPU99999999\n", "CPUx\n"] {

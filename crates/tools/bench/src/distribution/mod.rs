@@ -220,7 +220,8 @@ fn start(settings: &Settings, over: &Over, progress: &mut dyn FnMut(&str)) -> Re
             let nobody = || {
                 let coordinator = &options.coordinator;
                 format!(
-                    "no cluster answers at {coordinator}; start one with `sprat server -C {coordinator} --with-coordinator`"
+                    "no cluster answers at {coordinator}; start one with `sprat server -C \
+                     {coordinator} --with-coordinator`"
                 )
             };
             let single =
@@ -315,7 +316,8 @@ impl Distributions {
         );
         ensure!(
             all.paths.iter().all(|path| path.samples.is_sound()),
-            "{}: operations were examined that were never counted: the file is damaged; measure again",
+            "{}: operations were examined that were never counted: the file is damaged; measure \
+             again",
             path.display()
         );
         Ok(all)

@@ -116,12 +116,14 @@ impl Distributions {
             notes.push(format!("{name}: {none}{} examined in all{told}", samples.examined.len()));
             if !samples.server_tells {
                 notes.push(format!(
-                    "{name}: the server does not tell how its node fared (start it with --timed), so nothing is laid at its door"
+                    "{name}: the server does not tell how its node fared (start it with --timed), \
+                     so nothing is laid at its door"
                 ));
             }
             if !samples.interrupts_told {
                 notes.push(format!(
-                    "{name}: interrupts are not told: /proc/interrupts cannot be read, or takes too long to be"
+                    "{name}: interrupts are not told: /proc/interrupts cannot be read, or takes \
+                     too long to be"
                 ));
             }
         }

@@ -136,7 +136,8 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
         tell(bytes, &turns, &results, findings);
     }
     findings.note(format!(
-        "From the click to the file under its name; browsers run as an ordinary user (number {USER}), servers as root. A system as it comes lets \
+        "From the click to the file under its name; browsers run as an ordinary user (number \
+         {USER}), servers as root. A system as it comes lets \
          a user have windows of 6 MB. The extension's host takes 16 streams, a browser one."
     ));
     Ok(())

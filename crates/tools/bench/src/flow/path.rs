@@ -101,7 +101,8 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
     }
     findings.table("One stream by itself", table);
     findings.note(format!(
-        "Shares are payload of what a stream of full segments can have of the path, from second {} to {}.",
+        "Shares are payload of what a stream of full segments can have of the path, from second \
+         {} to {}.",
         GROWTH.as_secs(),
         (GROWTH + COUNTED).as_secs(),
     ));

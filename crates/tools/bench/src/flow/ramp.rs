@@ -173,5 +173,9 @@ fn tell(bytes: u64, turns: &[Turn], results: &[Vec<Fetched>], findings: &mut Fin
             }
         }
     }
-    findings.note("Processor time is of the processes alone: what the kernel does in interrupts for them is not counted, for anybody.".to_owned());
+    findings.note(
+        "Processor time is of the processes alone: what the kernel does in interrupts \
+        for them is not counted, for anybody."
+            .to_owned(),
+    );
 }

@@ -108,7 +108,8 @@ pub(super) fn memory(settings: &Settings, findings: &mut Findings) -> Result<()>
         findings.row(&name, share(way, moved), peer, "%", Goal::AtLeast(OF_MEMORY));
     }
     findings.note(format!(
-        "Of the pipe: payload from second {} to the last {:.0} %, of what full segments could carry. curl writes to /dev/null, from nginx, with windows as large as ours.",
+        "Of the pipe: payload from second {} to the last {:.0} %, of what full segments could \
+         carry. curl writes to /dev/null, from nginx, with windows as large as ours.",
         GROWTH.as_secs(),
         (1.0 - END) * 100.0
     ));

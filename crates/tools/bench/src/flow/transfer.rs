@@ -305,10 +305,13 @@ fn nginx(at: SocketAddr, files: &Path, notes: &Path) -> Result<Vec<String>> {
     let config = notes.join("nginx.conf");
     let (files, notes) = (files.display(), notes.display());
     let text = format!(
-        "daemon off; pid {notes}/nginx.pid; error_log {notes}/nginx.log; worker_processes 2; user root;\n\
+        "daemon off; pid {notes}/nginx.pid; error_log {notes}/nginx.log; worker_processes 2; user \
+         root;\n\
          events {{ worker_connections 512; }}\n\
-         http {{ access_log off; sendfile on; tcp_nopush on; client_body_temp_path {notes}/body; proxy_temp_path {notes}/proxy;\n\
-         fastcgi_temp_path {notes}/fastcgi; uwsgi_temp_path {notes}/uwsgi; scgi_temp_path {notes}/scgi;\n\
+         http \
+         {{ access_log off; sendfile on; tcp_nopush on; client_body_temp_path {notes}/body; proxy_temp_path {notes}/proxy;\n\
+         fastcgi_temp_path {notes}/fastcgi; uwsgi_temp_path {notes}/uwsgi; scgi_temp_path \
+         {notes}/scgi;\n\
          server {{ listen {at}; root {files}; }} }}\n"
     );
     std::fs::write(&config, text).with_context(|| format!("writing {}", config.display()))?;

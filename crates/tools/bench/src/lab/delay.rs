@@ -100,7 +100,8 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
     );
     findings.table("Round trips by ICMP echo", table);
     findings.note(
-        "The near end of a ping spins; the far kernel answers. What is beyond the set time is the box's thread being woken when a packet \
+        "The near end of a ping spins; the far kernel answers. What is beyond the set time is the \
+         box's thread being woken when a packet \
          comes, twice a round trip, and what the kernels do."
             .to_owned(),
     );
@@ -126,7 +127,8 @@ pub(super) fn rate(settings: &Settings, findings: &mut Findings) -> Result<()> {
     }
     let share = payload_share(false) * 100.0;
     findings.note(format!(
-        "A rate is of frames with all that Ethernet adds: of 1,538 bytes a TCP stream over IPv4 has 1,448, {share:.1} %. Streams are {}.",
+        "A rate is of frames with all that Ethernet adds: of 1,538 bytes a TCP stream over IPv4 \
+         has 1,448, {share:.1} %. Streams are {}.",
         Congestion::Cubic
     ));
     Ok(())

@@ -100,7 +100,8 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
     }
     findings.table("One stream", table);
     findings.note(
-        "Streams are of plain sockets, windows up to 1 GB (134 MB on a line of limited rate, for which its buffer has room), congestion \
+        "Streams are of plain sockets, windows up to 1 GB (134 MB on a line of limited rate, for \
+         which its buffer has room), congestion \
              control by socket option. Payload, once windows have grown."
             .to_owned(),
     );

@@ -106,7 +106,8 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
     }
     findings.table("Streams that merge", table);
     findings.note(format!(
-        "The first {} s are for windows to grow and do not count; losses do, from the beginning. Windows are at most 34 MB each: with less than \
+        "The first {} s are for windows to grow and do not count; losses do, from the beginning. \
+         Windows are at most 34 MB each: with less than \
          {} MB of buffer they do not fit. Streams are {}.",
         growth.as_secs(),
         DEEP / 1_000_000,

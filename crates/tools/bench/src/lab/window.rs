@@ -122,7 +122,8 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
         findings.row(&format!("{name}: lost"), Some(drops), None, "segments", Goal::AtMost(0.0));
     }
     findings.note(
-        "The receiver's window is held by its route (ip route .. window) in a receive buffer that is larger; queues are given in payload."
+        "The receiver's window is held by its route (ip route .. window) in a receive buffer that \
+         is larger; queues are given in payload."
             .to_owned(),
     );
     Ok(())

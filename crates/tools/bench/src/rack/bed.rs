@@ -73,9 +73,11 @@ impl Bed {
         };
         let memory = limits.map_or(4 << 30, |limits| limits.memory) >> 20;
         let text = format!(
-            "name = \"{}\"\n[server]\ncores = 2\nmemory = \"{memory}MiB\"\ndisks = [\"8GB\"]\nport-rate = \"1Gb/s\"\n\
+            "name = \"{}\"\n[server]\ncores = 2\nmemory = \"{memory}MiB\"\ndisks = \
+             [\"8GB\"]\nport-rate = \"1Gb/s\"\n\
              [chassis]\nservers = 1\n[cassandra]\nreplication = 1\n\
-             java = [\"-Dcassandra.skip_wait_for_gossip_to_settle=0\", \"-Dcassandra.ring_delay_ms=1000\"]\n{cassandra}\n",
+             java = [\"-Dcassandra.skip_wait_for_gossip_to_settle=0\", \
+             \"-Dcassandra.ring_delay_ms=1000\"]\n{cassandra}\n",
             bed.name
         );
         fs::write(bed.file("rack.toml"), text)?;

@@ -18,7 +18,8 @@ const BAD_READ_AHEAD: &str = "8192";
 /// A heap that is too small, and compaction that takes what it can get. Rows are mapped into
 /// memory, as `auto` has it and as clusters do that came from Cassandra 4: only what is mapped is
 /// read far ahead of; the kernel does not for single reads.
-const BAD: &str = "heap = \"256MiB\"\ncollector = \"g1\"\nyaml = { compaction_throughput = \"0MiB/s\", disk_access_mode = \"mmap\" }";
+const BAD: &str = "heap = \"256MiB\"\ncollector = \"g1\"\nyaml = \
+    { compaction_throughput = \"0MiB/s\", disk_access_mode = \"mmap\" }";
 
 /// Rows, bytes of each: 3 GB.
 const KEYS: &str = "200000";

@@ -53,7 +53,8 @@ pub fn throughput(lab: &Lab, systems: &[&dyn System], mix: Mix) -> Result<Result
     let Mix { connections, depth, read_share, .. } = mix;
     let reads = read_share * 100.0;
     let title = format!(
-        "{VALUE_BYTES} B objects, {reads:.0} % reads, {connections} connections, {depth} in flight on each"
+        "{VALUE_BYTES} B objects, {reads:.0} % reads, {connections} connections, {depth} in \
+         flight on each"
     );
     measure(lab, &title, loaded)
 }

@@ -161,7 +161,8 @@ pub(super) fn utilisation(settings: &Settings, findings: &mut Findings) -> Resul
         Goal::RatioAtMost(3.0),
     );
     findings.note(format!(
-        "Utilisation: durability none. The cleaner moved {} during the reads without cleaning, and {} during those with.",
+        "Utilisation: durability none. The cleaner moved {} during the reads without cleaning, \
+         and {} during those with.",
         figure::bytes(found.moved[0] as f64),
         figure::bytes(found.moved[1] as f64)
     ));

@@ -70,7 +70,8 @@ pub(super) fn pipelined(settings: &Settings, findings: &mut Findings) -> Result<
         Goal::Shown,
     );
     findings.note(format!(
-        "Pipelined: one connection, {DEPTH} in flight; the generator's core is as busy as the server's, so this is what \
+        "Pipelined: one connection, {DEPTH} in flight; the generator's core is as busy as the \
+         server's, so this is what \
          one client core and one server core do together."
     ));
     findings.results(results);

@@ -134,7 +134,8 @@ fn a_click_brings_the_file(kind: Kind) {
     browser.follow(&shared.url(), &accelerated("big.iso")).unwrap();
     let said = browser.shows("big.iso", "running").unwrap();
     assert!(said.contains("of 25.2 MB"), "{said}");
-    let some = "const bar = document.querySelector('progress'); return bar.value > 0 && bar.value < bar.max";
+    let some = "const bar = document.querySelector('progress'); return bar.value > 0 && bar.value \
+        < bar.max";
     browser.waits(some).unwrap();
     let said = browser.shows("big.iso", "done").unwrap();
     assert!(said.contains("25.2 MB, verified, blake3 "), "{said}");
@@ -400,7 +401,8 @@ fn picky() -> std::net::SocketAddr {
                     ),
                 };
                 let head = format!(
-                    "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+                    "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: \
+                     {}\r\nConnection: close\r\n\r\n",
                     body.len()
                 );
                 let _ = (&tcp).write_all(head.as_bytes()).and_then(|()| (&tcp).write_all(&body));
