@@ -174,7 +174,7 @@ fn run_basic(args: &BasicArgs) -> Result<Vec<Basic>> {
     };
     let measured = measure(&mut targets, &settings, &mut |what| eprintln!("sprat: {what}"));
     drop(targets);
-    ours::forget(&args.connect.options()?).context("dropping the table that was measured")?;
+    ours::drop_table(&args.connect.options()?).context("dropping the table that was measured")?;
     measured
 }
 
@@ -220,7 +220,7 @@ pub(crate) fn ping(args: &PingArgs) -> Result<ExitCode> {
     let climber =
         Climber::connect(&options).with_context(|| no_cluster_hint(&args.connect.coordinator))?;
     let ladder = climb(climber, args.size as usize, args.seconds);
-    ours::forget(&options).context("dropping the table that was measured")?;
+    ours::drop_table(&options).context("dropping the table that was measured")?;
     let ladder = ladder?;
     print_line(&if args.json {
         serde_json::to_string(&ladder)?

@@ -6,7 +6,7 @@ use crate::output::print_line;
 use crate::quantity;
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
-use sprat_bench::distribution::{self, Distributions, Over, picture, render};
+use sprat_bench::distribution::{self, Distributions, Subject, picture, render};
 use sprat_bench::ours::Transport;
 use sprat_bench::scenarios::Lab;
 use sprat_client::{Mode, Options};
@@ -145,7 +145,7 @@ pub(crate) fn distribution(args: &DistributionArgs) -> Result<ExitCode> {
 
 fn measure(args: &DistributionArgs, out: &Path) -> Result<Distributions> {
     let over = match &args.coordinator {
-        Some(coordinator) => Over::Cluster(Options {
+        Some(coordinator) => Subject::Cluster(Options {
             coordinator: coordinator.clone(),
             local: args.local.clone(),
             timeout: TIMEOUT,
@@ -155,7 +155,7 @@ fn measure(args: &DistributionArgs, out: &Path) -> Result<Distributions> {
         }),
         None => {
             let program = std::env::current_exe().context("finding this program's own file")?;
-            Over::Own(program, paths(&args.over)?)
+            Subject::Own(program, paths(&args.over)?)
         }
     };
     // The servers' data folders are made beside the results, and stay empty.

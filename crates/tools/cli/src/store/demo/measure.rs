@@ -20,7 +20,7 @@ pub(super) fn latencies(coordinator: &str) -> Result<String> {
     let settings =
         Settings { warm_up: WARM_UP, duration: DURATION, rounds: 1, ..Settings::default() };
     let measured = measure(&mut [Box::new(target)], &settings, &mut |_| {});
-    ours::forget(&options).context("dropping the table that was measured")?;
+    ours::drop_table(&options).context("dropping the table that was measured")?;
     let measured = measured?;
     let cells = measured.first().map(|table| &table.rows[..]).unwrap_or_default();
     let failures: u64 = cells.iter().map(|cell| cell.failures).sum();
