@@ -49,11 +49,7 @@ fn programs_read_what_happens_and_how_it_ended() {
     assert_eq!(fs::read(target.path().join("file")).unwrap(), content);
     // Again: nothing to do; another of that name: stays; and what there is not.
     let again = cp(&[&format!("{url}/file"), to]);
-    assert!(
-        again.status.success() && told(&again).contains("is there already"),
-        "{}",
-        told(&again)
-    );
+    assert!(again.status.success() && told(&again).contains("exists already"), "{}", told(&again));
     fs::write(target.path().join("file"), "mine").unwrap();
     for (source, code) in [
         (format!("{url}/file"), 4),

@@ -109,11 +109,7 @@ fn files_and_folders_are_sent_and_it_is_told_how_it_ended() {
     assert_eq!(done["target"], format!("http://{address}/file"));
     assert!(fs::read(there.path().join("file")).unwrap() == content(3));
     let again = cp(&[file, &format!("{url}/file")]);
-    assert!(
-        again.status.success() && told(&again).contains("is there already"),
-        "{}",
-        told(&again)
-    );
+    assert!(again.status.success() && told(&again).contains("exists already"), "{}", told(&again));
     // A folder, into one that is there and as one that is not; and what is in it a second time.
     let folder = here.path().join("folder");
     fs::create_dir_all(folder.join("sub/empty")).unwrap();

@@ -16,14 +16,15 @@ pub(super) fn target(args: &CpArgs) -> Result<Option<Location>> {
     let to = Location::parse(text)?;
     if args.sources.len() > 1 && !to.is_folder() {
         return Err(Error::Usage(format!(
-            "{to}: is no folder, and several files are to go there; end it with /"
+            "{to}: to send several files, DST must be a folder; end it with /"
         ))
         .into());
     }
     if args.recursive || !args.also.is_empty() {
-        return Err(
-            Error::Usage(format!("{to}: takes files one by one; leave out -r and --also")).into()
-        );
+        return Err(Error::Usage(format!(
+            "{to}: objects are sent one by one; leave out -r and --also"
+        ))
+        .into());
     }
     Ok(Some(to))
 }
@@ -55,7 +56,7 @@ pub(super) fn send(
     show: &mut Show,
 ) -> Result<()> {
     if Address::is_one(source) || Location::is_one(source) || Tree::has_pattern(source) {
-        let why = format!("{source}: only local files are sent to {to}; fetch it first");
+        let why = format!("{source}: only local files can be sent to {to}; fetch it first");
         return Err(Error::Usage(why).into());
     }
     let upload = Upload::new(Path::new(source), to, options.clone(), cancel)?;

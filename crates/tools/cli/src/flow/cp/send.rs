@@ -14,18 +14,18 @@ pub(super) fn target(args: &CpArgs) -> Result<Option<&str>> {
         return Ok(None);
     };
     if args.sources.len() > 1 && !to.ends_with('/') {
-        let why = format!("{to}: is no folder, and several files are to go there; end it with /");
+        let why = format!("{to}: to send several files, DST must be a folder; end it with /");
         return Err(Error::Usage(why).into());
     }
     if !args.also.is_empty() {
         return Err(Error::Usage(
-            "--also is for what is fetched; send it to one host after the other".to_owned(),
+            "--also applies to downloads; run the command once for each server".to_owned(),
         )
         .into());
     }
     if args.gather {
         return Err(Error::Usage(
-            "--gather is for what is fetched; --spread sends it so".to_owned(),
+            "--gather applies to downloads; use --spread to send pieces to servers".to_owned(),
         )
         .into());
     }
@@ -43,14 +43,16 @@ pub(super) fn send(
 ) -> Result<bool> {
     if Address::is_one(source) || Location::is_one(source) || Tree::has_pattern(source) {
         let why = format!(
-            "{source}: only local files are sent to {to}; fetch it first, or run this on that \
-             machine"
+            "{source}: only local files can be sent to {to}; fetch it first, or run this command \
+             on the machine that has it"
         );
         return Err(Error::Usage(why).into());
     }
     if !args.spread.is_empty() {
         if Path::new(source).is_dir() && !args.recursive {
-            return Err(Error::Usage(format!("{source}: is a folder; -r copies folders")).into());
+            return Err(
+                Error::Usage(format!("{source}: is a folder; use -r to copy folders")).into()
+            );
         }
         let mut spread = Spread::new(Path::new(source), to, options.clone())?;
         args.spread.iter().try_for_each(|host| spread.also(host))?;

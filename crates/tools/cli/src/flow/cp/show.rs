@@ -41,30 +41,33 @@ impl Show {
         match event {
             Event::Opened { length, resumed, streams, verified, written, .. } => {
                 self.begin(*length, *resumed);
-                let form = if *verified { "verified" } else { "as it comes" };
+                let form = if *verified { "verified" } else { "not verified" };
                 let streams =
                     if *streams == 1 { String::new() } else { format!(", {streams} streams") };
                 self.bar.set_prefix(format!("{form}{streams}"));
                 if *resumed > 0 {
-                    self.say(&format!("goes on: {} are here", size(*resumed)));
+                    self.say(&format!("resuming: {} are already there", size(*resumed)));
                 }
                 let _ = written; // only in the JSON: people can do nothing with it
             }
             Event::Progress(progress) => self.progress(progress),
             Event::Wrong { offset, bytes, times } => {
                 self.say(&format!(
-                    "{bytes} B at {offset} arrived wrong (time {times}): fetched again"
+                    "{bytes} bytes at offset {offset} arrived corrupt (attempt {times}); \
+                     transferring them again"
                 ));
             }
             Event::Retry { why, pause } => {
-                self.say(&format!("{why}; tries again in {:.1} s", pause.as_secs_f64()))
+                self.say(&format!("{why}; retrying in {:.1} s", pause.as_secs_f64()))
             }
-            Event::StartsOver { why } => self.say(&format!("begins anew: {why}")),
+            Event::StartsOver { why } => self.say(&format!("starting over: {why}")),
             Event::Checking { bytes } => {
-                self.say(&format!("reads and verifies the {} that are here", size(*bytes)))
+                self.say(&format!("verifying {} of an earlier attempt", size(*bytes)))
             }
             Event::Failed { name, why } => self.say(&format!("{name}: {why}")),
-            Event::Without { source, why } => self.say(&format!("goes on without {source}: {why}")),
+            Event::Without { source, why } => {
+                self.say(&format!("continuing without {source}: {why}"))
+            }
             Event::Note(text) => self.say(text),
         }
     }
@@ -94,8 +97,10 @@ impl Show {
         }
         let target = shown(&outcome.target);
         if outcome.unchanged {
-            let sum = if outcome.verified { ", and has the hash that was asked for" } else { "" };
-            eprintln!("{target}: is there already, as long and as old as the source{sum}");
+            let sum = if outcome.verified { ", and the given hash" } else { "" };
+            eprintln!(
+                "{target}: exists already, with the source's size and modification time{sum}"
+            );
             return Ok(());
         }
         let mut text = format!("{target}: {} in {seconds:.1} s", size(outcome.length));
@@ -103,7 +108,7 @@ impl Show {
             text += &format!(", {}", rate(outcome.progress.received, seconds));
         }
         if !outcome.verified {
-            text += "; nothing to verify it against";
+            text += "; not verified";
         }
         eprintln!("{text}\nblake3 {}", blake3.unwrap_or_default());
         if let [_, _, ..] = &outcome.sources[..] {
@@ -151,7 +156,7 @@ impl Show {
         }
         if !self.quiet {
             eprintln!(
-                "{}: {} files, {} in {seconds:.1} s, {}; {} were there already, {} failed",
+                "{}: {} files, {} in {seconds:.1} s, {}; {} existed already, {} failed",
                 shown(&outcome.target),
                 outcome.files,
                 size(outcome.bytes),
