@@ -66,7 +66,7 @@ fn what_cannot_be_drawn_is_said_beforehand() {
     };
     let head = "{\"sprat_lab_series\":1,\"title\":\"t\",\"lines\":[]}\n";
     let good = "{\"from\":0.0,\"to\":1.0,\"lines\":[]}\n";
-    assert!(told("a", "").contains("it is empty"));
+    assert!(told("a", "").contains("the file is empty"));
     assert!(told("b", "hello\n").contains("line 1: not of a series"));
     assert!(told("c", &head.replace(":1", ":9")).contains("reads version 1"));
     assert!(told("d", &format!("{head}{good}{good}")).contains("line 3: a sample from 0 s to 1 s"));

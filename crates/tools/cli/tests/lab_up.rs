@@ -57,7 +57,10 @@ fn it_stands_until_a_signal_and_is_listed() {
         .expect("starts");
     let mut child = mortal(child);
     let mut lines = BufReader::new(child.0.stderr.take().expect("piped")).lines();
-    assert!(lines.any(|line| line.expect("text").contains("it stands")), "it says when it does");
+    assert!(
+        lines.any(|line| line.expect("text").contains("the lab is up")),
+        "it says when it does"
+    );
     let listed: Value =
         serde_json::from_str(run(&["lab", "ls", "--json", "--state", &test.state()]).ok())
             .expect("one");
@@ -99,7 +102,7 @@ fn what_a_killed_one_left_is_told_and_taken_down() {
         .expect("starts");
     let mut child = mortal(child);
     let mut lines = BufReader::new(child.0.stderr.take().expect("piped")).lines();
-    assert!(lines.any(|line| line.expect("text").contains("it stands")));
+    assert!(lines.any(|line| line.expect("text").contains("the lab is up")));
     child.0.kill().expect("killed");
     child.0.wait().expect("waited for");
     let listed = run(&["lab", "ls", "--state", &test.state()]);
@@ -153,7 +156,7 @@ fn it_goes_when_somebody_has_made_a_namespace_meanwhile() {
     let script = r#"mount -t tmpfs tmpfs /run
         "$@" 2>/run/said & lab=$!
         looks=0
-        until grep -q "it stands" /run/said; do
+        until grep -q "the lab is up" /run/said; do
             kill -0 $lab && [ $looks -lt 600 ] || { kill -9 $lab; exit 99; }
             looks=$((looks + 1)); sleep 0.05
         done

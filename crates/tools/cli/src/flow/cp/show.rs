@@ -238,7 +238,7 @@ impl Show {
             text += &format!("  {} retries", progress.retries);
         }
         if progress.wrong > 0 {
-            text += &format!("  {} wrong", progress.wrong);
+            text += &format!("  {} corrupt", progress.wrong);
         }
         self.bar.set_message(text);
     }

@@ -31,7 +31,7 @@ pub(super) fn draw(view: &View, frame: &mut Frame<'_>) {
     draw_lines(view, frame, table);
     draw_curve(view, frame, curve);
     draw_flows(view, frame, flows);
-    let help = "q leave   arrows, tab choose a line   s sort   p pause";
+    let help = "q quit   arrows, Tab select a line   s sort   p pause";
     frame.render_widget(Paragraph::new(help).style(Style::new().add_modifier(Modifier::DIM)), keys);
 }
 
@@ -57,7 +57,7 @@ fn title(view: &View) -> String {
         title.push_str("   PAUSED");
     }
     if let Some(why) = view.why_lost() {
-        title.push_str(&format!("   GONE: {why}; it is looked for again"));
+        title.push_str(&format!("   LOST: {why}; reconnecting"));
     }
     title
 }
@@ -65,8 +65,8 @@ fn title(view: &View) -> String {
 fn draw_lines(view: &View, frame: &mut Frame<'_>, area: Rect) {
     let Some(report) = view.report() else { return };
     let head = [
-        "PORT", "IN", "OUT", "QUEUE", "OF", "DROPS/s", "AS SET", "FULL", "MEMORY", "REFUSED",
-        "LATE", "WORST",
+        "PORT", "IN", "OUT", "QUEUE", "FULL", "DROPS/s", "LOSS", "BUFFER", "MEMORY", "REFUSED",
+        "LATE", "LATEST",
     ];
     let rows = report.lines.iter().enumerate().map(|(at, line)| {
         let row = Row::new(line_cells(view, line));
@@ -291,12 +291,9 @@ mod tests {
     fn a_box_that_went_is_told() {
         let mut view = view();
         view.lost("box merge.wan: the connection ended");
-        assert!(
-            shown(&view)
-                .contains("GONE: box merge.wan: the connection ended; it is looked for again")
-        );
+        assert!(shown(&view).contains("LOST: box merge.wan: the connection ended; reconnecting"));
         view.take(serde_json::from_value(report(13.0)).expect("a report"));
-        assert!(!shown(&view).contains("GONE"));
+        assert!(!shown(&view).contains("LOST"));
     }
 
     #[test]
