@@ -61,7 +61,7 @@ enum Asked {
 /// A copy of the catalog, to be kept.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct CatalogCopy {
-    /// What [`Catalog::of_copy`](crate::coordinator::Catalog::of_copy) reads.
+    /// What [`Catalog::from_copy`](crate::coordinator::Catalog::from_copy) reads.
     pub bytes: Vec<u8>,
 }
 
