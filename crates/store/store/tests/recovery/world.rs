@@ -10,7 +10,7 @@ use sprat_store::master::{Assigned, Command, Master, Outbox, inbox};
 use sprat_store::member::Member as Both;
 use sprat_store::node::{Node, Service as _};
 use sprat_store::replicas::{Options, Replicas};
-use sprat_store::replication::{Member, Replicator};
+use sprat_store::replication::{BackupServer, Replicator};
 use sprat_wire::once::OperationId;
 use sprat_wire::op::{Answer, RecoveryOrder, Request, Status};
 use sprat_wire::tablet::{Tablet, position};
@@ -93,7 +93,8 @@ impl World {
     pub(crate) fn assign(&mut self, server: u32, tablets: &[Tablet], orders: &[RecoveryOrder]) {
         self.version += 1;
         let is_member = |server: &&u32| !self.cut.borrow().contains(&address(**server));
-        let member = |&server: &u32| Member { server, address: address(server), rack: server };
+        let member =
+            |&server: &u32| BackupServer { server, address: address(server), rack: server };
         let members: Vec<_> = self.servers.keys().filter(is_member).map(member).collect();
         for (&id, node) in &self.servers {
             let (tablets, orders) =

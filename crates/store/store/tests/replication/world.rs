@@ -9,8 +9,8 @@ use sprat_net::{AnyDriver, Fate, Hub, HubOptions, Nanos};
 use sprat_rpc::Config as RpcConfig;
 use sprat_store::master::{Assigned, Command, Master, Outbox, inbox};
 use sprat_store::node::{Node, Service};
-use sprat_store::recovery::{Inventory, Lost, Plan};
-use sprat_store::replication::{Member, Replicator};
+use sprat_store::recovery::{Inventory, Lost, RecoveryPlan};
+use sprat_store::replication::{BackupServer, Replicator};
 use sprat_wire::entry::{Entry, Kind, Role, SegmentHeader};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -71,8 +71,11 @@ fn id(at: usize) -> u32 {
     u32::try_from(at).unwrap() + 1
 }
 
-fn members(backups: impl IntoIterator<Item = usize>) -> Vec<Member> {
-    backups.into_iter().map(|at| Member { server: id(at), address: address(at), rack: 0 }).collect()
+fn members(backups: impl IntoIterator<Item = usize>) -> Vec<BackupServer> {
+    backups
+        .into_iter()
+        .map(|at| BackupServer { server: id(at), address: address(at), rack: 0 })
+        .collect()
 }
 
 fn header_of(bytes: &[u8]) -> Option<(SegmentHeader, usize)> {
@@ -109,7 +112,7 @@ impl World {
             Config { segment_bytes, ..Config::new(32 * segment_bytes, Durability::Tracked) };
         let mut replicator = Replicator::new(MASTER, copies, room(segment_bytes), seed);
         let members = members(0..backups);
-        replicator.set_members(&members);
+        replicator.set_backups(&members);
         let (outbox, commands) = inbox();
         assert!(
             outbox.send(Command::Assign(Box::new(Assigned {
@@ -316,12 +319,12 @@ impl World {
         // where it is the only one that may last.
         for _ in 0..1000 {
             self.run(100);
-            if self.replicator().short() == 0 && self.client.service().rests() {
+            if self.replicator().under_replicated() == 0 && self.client.service().rests() {
                 break;
             }
         }
-        assert_eq!(self.replicator().short(), 0, "{}", self.master.service().describe());
-        for (segment, servers) in self.replicator().closed() {
+        assert_eq!(self.replicator().under_replicated(), 0, "{}", self.master.service().describe());
+        for (segment, servers) in self.replicator().sealed_segments() {
             let whole = |&&server: &&u32| {
                 let backup = match &self.backups[server as usize - 1] {
                     Life::Up(node) => node.service(),
@@ -333,7 +336,7 @@ impl World {
             let different: std::collections::BTreeSet<_> = servers.iter().filter(whole).collect();
             assert_eq!(different.len(), copies, "segment {segment}");
         }
-        self.replicator().counts().healed
+        self.replicator().counts().re_replicated
     }
 
     /// The client goes on.
@@ -411,7 +414,7 @@ impl World {
     }
 
     /// Holds what is in the replicas against what the client was told.
-    fn compare(&self, plan: &Plan, kept: &BTreeMap<u32, &Backup>) -> Verdict {
+    fn compare(&self, plan: &RecoveryPlan, kept: &BTreeMap<u32, &Backup>) -> Verdict {
         // Newest version of each key, and whether it is a removal.
         let mut found: BTreeMap<u64, (u64, Option<Vec<u8>>)> = BTreeMap::new();
         for source in &plan.sources {
