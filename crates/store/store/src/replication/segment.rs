@@ -80,7 +80,8 @@ impl OpenReplicas {
             .min()
     }
 
-    /// The next range of bytes to send to a replica, if any, and whether the seal goes with its end.
+    /// The next range of bytes to send to a replica, if any, and whether the seal goes with its
+    /// end.
     pub(super) fn next(&self, at: usize, may: Sendable) -> Option<(Range<usize>, bool)> {
         let replica = &self.replicas[at];
         if replica.under_way.is_some() {

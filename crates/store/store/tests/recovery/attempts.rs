@@ -1,5 +1,5 @@
-//! The end of a log may be in one replica and not in another. A failed attempt that has read the one
-//! must leave nothing behind for the next, which reads the other.
+//! The end of a log may be in one replica and not in another. A failed attempt that has read the
+//! one must leave nothing behind for the next, which reads the other.
 
 use crate::recovery::segment::{GONE, Segment};
 use crate::recovery::world::{TABLE, World, key_position};

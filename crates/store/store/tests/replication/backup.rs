@@ -7,8 +7,8 @@ use sprat_wire::op::{BackupRequest, ReplicaRecord, Request, Status, encode_answe
 use std::collections::BTreeMap;
 use zerocopy::IntoBytes;
 
-/// Bytes that a replica of a head can hold: less than a segment, because many small writes take more
-/// of a frame. The cleaner writes large pieces.
+/// Bytes that a replica of a head can hold: less than a segment, because many small writes take
+/// more of a frame. The cleaner writes large pieces.
 pub(crate) fn room(segment_bytes: usize) -> usize {
     segment_bytes / 4 * 3
 }

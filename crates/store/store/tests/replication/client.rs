@@ -29,8 +29,8 @@ pub(crate) struct Client {
     next: u64,
     pub(crate) known: BTreeMap<u64, Known>,
     pub(crate) acknowledged: u64,
-    /// The refusals for want of servers: the reason, and whether the write may have been executed all
-    /// the same.
+    /// The refusals for want of servers: the reason, and whether the write may have been executed
+    /// all the same.
     pub(crate) refused: Vec<(String, bool)>,
     chance: u64,
     resting: bool,

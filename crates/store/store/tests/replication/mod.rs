@@ -107,8 +107,8 @@ fn writes_go_on_when_backups_fail() {
 /// Longer than one request carries: a replacement replica is incomplete for a while.
 const LONG_SEGMENT: usize = 6 << 20;
 
-/// The only replica is replaced by one elsewhere. At every moment, whichever of the two is left, the
-/// plan knows whether it is enough.
+/// The only replica is replaced by one elsewhere. At every moment, whichever of the two is left,
+/// the plan knows whether it is enough.
 #[test]
 fn an_incomplete_replacement_is_never_taken_for_the_log() {
     for seed in 0..4 {
