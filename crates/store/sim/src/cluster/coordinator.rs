@@ -39,7 +39,7 @@ enum Awaited {
 /// The election's part of a process.
 struct Candidate {
     election: Election,
-    envoy: ElectionBridge<Rows>,
+    bridge: ElectionBridge<Rows>,
     core: Core,
     awaited: Option<Awaited>,
     wake: Nanos,
@@ -122,18 +122,18 @@ impl Post {
         let here = locator(self.address);
         let (life, seed) = (self.draw() | 1, self.draw());
         let (service, candidate) = if self.several {
-            let office = LeaderMailbox::default();
+            let mailbox = LeaderMailbox::default();
             let control =
                 AnyDriver::from(self.hub.port(self.control).expect("the one before is gone"));
             let core = Core::over(vec![(TRANSPORT, control)], &Locators::from(here.clone()), seed);
             let candidate = Candidate {
                 election: Election::new(life, here.to_string()),
-                envoy: ElectionBridge::new(office.clone()),
+                bridge: ElectionBridge::new(mailbox.clone()),
                 core: core.expect("the transport is there"),
                 awaited: None,
                 wake: Nanos(0),
             };
-            (Coordinator::standby(office, here.to_string()), Some(candidate))
+            (Coordinator::standby(mailbox, here.to_string()), Some(candidate))
         } else {
             (
                 Coordinator::new(Catalog::open_standalone(
@@ -192,13 +192,13 @@ impl Post {
 impl Candidate {
     /// Goes on with its election; returns whether there is news for the coordinator.
     fn step(&mut self, now: Nanos, etcd: &Shared, open: &Rc<Cell<bool>>) -> bool {
-        self.envoy.relay_resignation(now, &mut self.election);
+        self.bridge.relay_resignation(now, &mut self.election);
         self.take(now);
         if self.awaited.is_none() {
             self.begin(now, etcd, open.get());
         }
         let catalog = |term| Catalog::open(Rows::new(etcd, Some(term), open), HASH_SEED);
-        self.envoy.publish(now, &mut self.election, catalog)
+        self.bridge.publish(now, &mut self.election, catalog)
     }
 
     /// Takes what it awaits, if that is there.

@@ -142,8 +142,8 @@ impl Membership {
         );
     }
 
-    /// Notes a poll of a server that serves version `applied`. Returns whether the server may go
-    /// on; one that may not must enlist again.
+    /// Notes a poll of a server that serves version `applied`. Returns false if the server has not
+    /// enlisted with this coordinator, or was declared dead.
     pub(super) fn polled<M: Metadata>(
         &mut self,
         now: Nanos,

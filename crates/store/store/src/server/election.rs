@@ -32,7 +32,7 @@ const TELL: Duration = Duration::from_secs(1);
 pub(super) struct Seat {
     /// Where others reach the coordinator.
     pub(super) locator: String,
-    pub(super) office: LeaderMailbox<MetadataEtcd>,
+    pub(super) mailbox: LeaderMailbox<MetadataEtcd>,
     pub(super) node: Stop,
     pub(super) place: EtcdPlace,
     pub(super) etcd: Etcd,
@@ -42,7 +42,7 @@ pub(super) struct Seat {
 struct Thread {
     seat: Seat,
     election: Election,
-    envoy: ElectionBridge<MetadataEtcd>,
+    bridge: ElectionBridge<MetadataEtcd>,
     /// A way to a leader.
     leader: Option<(String, Client)>,
     /// When etcd last answered, or that it does not was told.
@@ -69,8 +69,8 @@ pub(super) fn start(seat: Seat, ended: &Arc<AtomicBool>) -> Result<JoinHandle<()
     let ended = Arc::clone(ended);
     let run = move || {
         let election = Election::new(super::random(), seat.locator.clone());
-        let envoy = ElectionBridge::new(seat.office.clone());
-        let mut thread = Thread { seat, election, envoy, leader: None, heard: Instant::now() };
+        let bridge = ElectionBridge::new(seat.mailbox.clone());
+        let mut thread = Thread { seat, election, bridge, leader: None, heard: Instant::now() };
         while !ended.load(Ordering::Acquire) {
             thread.step();
         }
@@ -88,7 +88,7 @@ impl Thread {
 
     /// Does what is next, and tells the coordinator what came of it.
     fn step(&mut self) {
-        self.envoy.relay_resignation(self.now(), &mut self.election);
+        self.bridge.relay_resignation(self.now(), &mut self.election);
         let sent = self.now();
         match self.election.next(sent) {
             ElectionAction::Read => {
@@ -110,8 +110,8 @@ impl Thread {
         }
         // Whatever it was, it took time: what is told is told as of now.
         let now = self.now();
-        let Self { seat: Seat { place, node, .. }, election, envoy, .. } = self;
-        if envoy.publish(now, election, |term| open(place, term)) {
+        let Self { seat: Seat { place, node, .. }, election, bridge, .. } = self;
+        if bridge.publish(now, election, |term| open(place, term)) {
             node.ring();
         }
     }

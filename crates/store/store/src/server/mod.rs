@@ -204,12 +204,12 @@ impl Server {
         election::wait_for(&etcd)?;
         let (ended, ends) = channel();
         let mut server = Self::empty(locator.clone().into(), ends, guard);
-        let office = LeaderMailbox::default();
-        let coordinator = Coordinator::standby(office.clone(), locator.to_string());
+        let mailbox = LeaderMailbox::default();
+        let coordinator = Coordinator::standby(mailbox.clone(), locator.to_string());
         let (_, node) = server.spawn_coordinator(&locator, coordinator, None, &ended)?;
         let seat = election::Seat {
             locator: locator.to_string(),
-            office,
+            mailbox,
             node,
             place: place.clone(),
             etcd,
