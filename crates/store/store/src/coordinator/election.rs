@@ -3,8 +3,8 @@
 //! returns, one at a time, and reports the result.
 //!
 //! A *register* (etcd) names the leader. The coordinator that wrote it last leads; the revision of
-//! that write is its *term*. A candidate writes the register on condition that nobody has written
-//! it since the candidate read it. The leader reads it every [`HEARTBEAT`]; a read that still finds
+//! that write is its *term*. A candidate writes the register on condition that no other coordinator
+//! has written it since the candidate read it. The leader reads it every [`HEARTBEAT`]; a read that still finds
 //! its own term lets it grant leases until [`LEADER_LEASE`] after it sent the read, by its own
 //! clock. Followers ping the leader every [`PING`], and one of them takes over when the leader has
 //! been silent for [`SILENCE`].

@@ -133,7 +133,8 @@ impl MetadataFile {
             Ok((database, true)) => Ok(Self { path: path.to_owned(), database }),
             Ok((_, false)) => Err(fail(&format!("the file is damaged: {REMEDY}"))),
             Err(redb::DatabaseError::DatabaseAlreadyOpen) => Err(fail(
-                &"another sprat is running with this data directory; stop it, or give another --data",
+                &"another sprat is running with this data directory; stop it, or give another \
+                  --data",
             )),
             Err(cause) => Err(fail(&format!("{cause}: {REMEDY}"))),
         }
