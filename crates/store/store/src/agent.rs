@@ -5,7 +5,7 @@
 
 use crate::coordinator::{DRIFT, RENEWAL};
 use crate::master::{Assigned, Command, Outbox};
-use crate::replication::Member;
+use crate::replication::BackupServer;
 use sprat_net::{Locator, Nanos};
 use sprat_wire::op::{Answer, Assignment, BroughtBack, Load, Records, Request, Seen, Status};
 use std::collections::BTreeSet;
@@ -61,7 +61,7 @@ enum Asked {
 /// A copy of the catalog, to be kept.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct CatalogCopy {
-    /// What [`Catalog::of_copy`](crate::coordinator::Catalog::of_copy) reads.
+    /// What [`Catalog::from_copy`](crate::coordinator::Catalog::from_copy) reads.
     pub bytes: Vec<u8>,
 }
 
@@ -366,7 +366,11 @@ impl Agent {
             let locator: Locator = member.locator.parse().ok()?;
             let rack = u32::try_from(racks.range(..member.rack.as_str()).count())
                 .expect("fewer than servers");
-            Some(Member { server: member.id, address: *locator.resolve().ok()?.first()?, rack })
+            Some(BackupServer {
+                server: member.id,
+                address: *locator.resolve().ok()?.first()?,
+                rack,
+            })
         };
         let members = assignment.members.iter().filter_map(member).collect();
         let Assignment { tablets, masters, next_server, orders, names, moves, .. } = assignment;

@@ -385,7 +385,7 @@ impl DataDir {
             }
             Err(source) => return Err(DataDirError::Io { what: "read", path, source }),
         };
-        let cause = match Catalog::<MetadataMemory>::of_copy(&bytes) {
+        let cause = match Catalog::<MetadataMemory>::from_copy(&bytes) {
             Ok(catalog) if [0, catalog.cluster()].contains(&self.identity.cluster) => {
                 return Ok(Some(catalog));
             }

@@ -9,7 +9,7 @@ use sprat_rpc::{Config, Endpoint, SessionId};
 use sprat_store::backup::Durability;
 use sprat_store::master::{Assigned, Command, Master, Outbox, Recovered, inbox};
 use sprat_store::node::{Node, Service as _};
-use sprat_store::replication::Member;
+use sprat_store::replication::BackupServer;
 use sprat_store::restart::{Tables, open, set_up};
 use sprat_wire::once::OperationId;
 use sprat_wire::op::{Answer, Condition, MoveOrder, Request, Status};
@@ -87,8 +87,11 @@ impl World {
     /// Tells both what they have now, and what moves from the first to the second.
     fn assign(&mut self, tablets: [Vec<Tablet>; 2], moves: &[MoveOrder]) {
         self.version += 1;
-        let members =
-            [1, 2].map(|last| Member { server: last.into(), address: address(last), rack: 0 });
+        let members = [1, 2].map(|last| BackupServer {
+            server: last.into(),
+            address: address(last),
+            rack: 0,
+        });
         for (at, tablets) in tablets.into_iter().enumerate() {
             let of = |is: bool| if is { moves.to_vec() } else { Vec::new() };
             let (leaving, arriving) = (of(at == 0), of(at == 1));

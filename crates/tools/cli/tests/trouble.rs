@@ -475,7 +475,7 @@ fn a_coordinator_that_is_not_the_clusters_is_refused_on_both_sides() {
     until("copies without the dead", || {
         // One that is replaced while it is read is no copy.
         let of =
-            |path: &String| Catalog::<MetadataMemory>::of_copy(&std::fs::read(path).ok()?).ok();
+            |path: &String| Catalog::<MetadataMemory>::from_copy(&std::fs::read(path).ok()?).ok();
         let all: Option<Vec<_>> = copies.iter().map(of).collect();
         let alive = |copy: &Catalog<MetadataMemory>| copy.servers().all(|(_, known)| !known.dead);
         all.is_some_and(|all| {

@@ -7,8 +7,10 @@ use crate::client::TRANSPORT;
 use crate::server::HASH_SEED;
 use sprat_client::Core;
 use sprat_net::{AnyDriver, Hub, Locator, Locators, Nanos};
-use sprat_store::coordinator::election::{Duty, Election, Holder, Pong, SILENCE};
-use sprat_store::coordinator::{Catalog, Coordinator, Envoy, Office};
+use sprat_store::coordinator::election::{
+    Election, ElectionAction, LeaderRecord, PingReply, SILENCE,
+};
+use sprat_store::coordinator::{Catalog, Coordinator, ElectionBridge, LeaderMailbox};
 use sprat_store::node::Node;
 use sprat_wire::op::{Request, Status};
 use std::cell::Cell;
@@ -29,7 +31,7 @@ type CoordinatorNode = Node<AnyDriver, Coordinator<Rows>>;
 
 /// What its election awaits.
 enum Awaited {
-    Read { sent: Nanos, at: Nanos, found: Option<Option<Holder>> },
+    Read { sent: Nanos, at: Nanos, found: Option<Option<LeaderRecord>> },
     Claim { sent: Nanos, at: Nanos, outcome: Option<Option<u64>> },
     Pong,
 }
@@ -37,7 +39,7 @@ enum Awaited {
 /// The election's part of a process.
 struct Candidate {
     election: Election,
-    envoy: Envoy<Rows>,
+    bridge: ElectionBridge<Rows>,
     core: Core,
     awaited: Option<Awaited>,
     wake: Nanos,
@@ -120,21 +122,21 @@ impl Post {
         let here = locator(self.address);
         let (life, seed) = (self.draw() | 1, self.draw());
         let (service, candidate) = if self.several {
-            let office = Office::default();
+            let mailbox = LeaderMailbox::default();
             let control =
                 AnyDriver::from(self.hub.port(self.control).expect("the one before is gone"));
             let core = Core::over(vec![(TRANSPORT, control)], &Locators::from(here.clone()), seed);
             let candidate = Candidate {
                 election: Election::new(life, here.to_string()),
-                envoy: Envoy::new(office.clone()),
+                bridge: ElectionBridge::new(mailbox.clone()),
                 core: core.expect("the transport is there"),
                 awaited: None,
                 wake: Nanos(0),
             };
-            (Coordinator::standby(office, here.to_string()), Some(candidate))
+            (Coordinator::standby(mailbox, here.to_string()), Some(candidate))
         } else {
             (
-                Coordinator::new(Catalog::open_alone(
+                Coordinator::new(Catalog::open_standalone(
                     Rows::new(&self.etcd, None, &self.open),
                     HASH_SEED,
                     life,
@@ -190,13 +192,13 @@ impl Post {
 impl Candidate {
     /// Goes on with its election; returns whether there is news for the coordinator.
     fn step(&mut self, now: Nanos, etcd: &Shared, open: &Rc<Cell<bool>>) -> bool {
-        self.envoy.hear(now, &mut self.election);
+        self.bridge.relay_resignation(now, &mut self.election);
         self.take(now);
         if self.awaited.is_none() {
             self.begin(now, etcd, open.get());
         }
         let catalog = |term| Catalog::open(Rows::new(etcd, Some(term), open), HASH_SEED);
-        self.envoy.tell(now, &mut self.election, catalog)
+        self.bridge.publish(now, &mut self.election, catalog)
     }
 
     /// Takes what it awaits, if that is there.
@@ -211,7 +213,7 @@ impl Candidate {
             Some(Awaited::Pong) => {
                 let mut ended = None;
                 let polled = self.core.poll(now, &mut |_, answer| {
-                    ended = Some(answer.ok().map(|answer| Pong {
+                    ended = Some(answer.ok().map(|answer| PingReply {
                         leads: answer.status == Status::Ok,
                         term: answer.number,
                     }));
@@ -233,9 +235,11 @@ impl Candidate {
         let at = now + Duration::from_micros(etcd.chance(takes));
         let given_up = now + GIVEN_UP;
         self.awaited = match self.election.next(now) {
-            Duty::Read if open => Some(Awaited::Read { sent: now, at, found: Some(etcd.holder()) }),
-            Duty::Read => Some(Awaited::Read { sent: now, at: given_up, found: None }),
-            Duty::Claim { over } => {
+            ElectionAction::Read if open => {
+                Some(Awaited::Read { sent: now, at, found: Some(etcd.holder()) })
+            }
+            ElectionAction::Read => Some(Awaited::Read { sent: now, at: given_up, found: None }),
+            ElectionAction::Claim { over } => {
                 let (life, locator) = self.election.identity();
                 // Over a way that is cut it may arrive all the same; and over one that is open the
                 // answer may be lost.
@@ -245,7 +249,7 @@ impl Candidate {
                 let at = if heard { at } else { given_up };
                 Some(Awaited::Claim { sent: now, at, outcome: outcome.filter(|_| heard) })
             }
-            Duty::Ping { locator } => {
+            ElectionAction::Ping { locator } => {
                 let target =
                     locator.parse().ok().and_then(|locator| self.core.target(&locator).ok());
                 let target = target.expect("locators of the simulator are good");
@@ -254,7 +258,7 @@ impl Candidate {
                 self.core.flush();
                 Some(Awaited::Pong)
             }
-            Duty::Rest(until) => {
+            ElectionAction::WaitUntil(until) => {
                 self.wake = until.min(now + LOOK_AROUND);
                 return;
             }

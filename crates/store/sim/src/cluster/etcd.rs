@@ -4,7 +4,7 @@
 
 use crate::random::Random;
 use sprat_net::Nanos;
-use sprat_store::coordinator::election::Holder;
+use sprat_store::coordinator::election::LeaderRecord;
 use sprat_store::coordinator::{Metadata, MetadataError, MetadataMemory};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ type Changes = Vec<(String, Option<Vec<u8>>)>;
 pub(super) struct Etcd {
     pub(super) now: Nanos,
     revision: u64,
-    holder: Option<Holder>,
+    holder: Option<LeaderRecord>,
     rows: MetadataMemory,
     late: Vec<(Nanos, u64, Changes)>,
     random: Random,
@@ -50,7 +50,7 @@ impl Etcd {
     }
 
     /// Who leads.
-    pub(super) fn holder(&self) -> Option<Holder> {
+    pub(super) fn holder(&self) -> Option<LeaderRecord> {
         self.holder.clone()
     }
 
@@ -58,7 +58,8 @@ impl Etcd {
     pub(super) fn claim(&mut self, over: u64, life: u64, locator: &str) -> Option<u64> {
         (self.holder.as_ref().map_or(0, |holder| holder.term) == over).then(|| {
             self.revision += 1;
-            self.holder = Some(Holder { term: self.revision, life, locator: locator.to_owned() });
+            self.holder =
+                Some(LeaderRecord { term: self.revision, life, locator: locator.to_owned() });
             self.revision
         })
     }

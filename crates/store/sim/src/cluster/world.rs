@@ -242,8 +242,9 @@ impl World {
         let Some(node) = self.servers[index].node() else { return };
         let cleaner = node.service().master().log().stats().cleaner;
         self.summary.cleaned += cleaner.combined_segments + cleaner.compacted_segments;
-        self.summary.healed +=
-            self.servers[index].replicator().map_or(0, |replicator| replicator.counts().healed);
+        self.summary.healed += self.servers[index]
+            .replicator()
+            .map_or(0, |replicator| replicator.counts().re_replicated);
     }
 
     fn note(&self, what: std::fmt::Arguments<'_>) {
@@ -754,7 +755,7 @@ impl World {
             .servers
             .iter()
             .filter_map(Server::replicator)
-            .all(|replicator| replicator.in_few_racks() == 0);
+            .all(|replicator| replicator.in_too_few_racks() == 0);
         let shares = |&other: &usize| {
             other == server || self.servers[other].shares_rack(&self.servers[server])
         };
@@ -774,14 +775,14 @@ impl World {
         for server in &self.servers {
             let lives = catalog.server(server.id()).is_some_and(|known| !known.dead);
             let Some(replicator) = server.replicator().filter(|_| lives) else { continue };
-            if replicator.short() > 0 {
-                let short = replicator.short();
+            if replicator.under_replicated() > 0 {
+                let short = replicator.under_replicated();
                 return Err(format!(
                     "{short} segments of server {} are short of replicas",
                     server.id()
                 ));
             }
-            for (segment, servers) in replicator.closed() {
+            for (segment, servers) in replicator.sealed_segments() {
                 let whole = |id: &&u32| {
                     keepers(id).is_some_and(|keeper| keeper.keeps(server.id(), segment))
                 };

@@ -61,7 +61,7 @@ impl<D: Disk> Durable<D> {
                 Err("this server was declared dead, and others recover what it had".to_owned())
             }
             Self::Servers(replicator) => {
-                replicator.look_out(now, log);
+                replicator.update_outlook(now, log);
                 Ok(false)
             }
         }
@@ -116,17 +116,17 @@ impl<D: Disk> Durable<D> {
             }
             Self::Servers(replicator) => {
                 let counts = replicator.counts();
-                let (needed, here, refusing) = replicator.servers();
+                let servers = replicator.servers();
                 vec![
-                    ("servers_needed", needed as u64),
-                    ("servers_here", here as u64),
-                    ("servers_refusing", refusing as u64),
+                    ("servers_needed", servers.needed as u64),
+                    ("servers_here", servers.present as u64),
+                    ("servers_refusing", servers.refusing as u64),
                     ("replica_writes_total", counts.writes),
                     ("replicas_replaced_total", counts.replaced),
-                    ("segments_short", replicator.short() as u64),
-                    ("segments_in_few_racks", replicator.in_few_racks() as u64),
-                    ("replicas_healed_total", counts.healed),
-                    ("replicas_healed_bytes_total", counts.healed_bytes),
+                    ("segments_short", replicator.under_replicated() as u64),
+                    ("segments_in_few_racks", replicator.in_too_few_racks() as u64),
+                    ("replicas_healed_total", counts.re_replicated),
+                    ("replicas_healed_bytes_total", counts.re_replicated_bytes),
                 ]
             }
         }

@@ -1,6 +1,6 @@
 //! What reaches a master from the control thread of its process.
 
-use crate::replication::Member;
+use crate::replication::BackupServer;
 use sprat_host::lock;
 use sprat_net::{Figure, Nanos};
 use sprat_wire::op::{Load, MoveOrder, RecoveryOrder};
@@ -21,7 +21,7 @@ pub struct Assigned {
     /// The tablets it serves: exactly these; objects of others are dropped.
     pub tablets: Vec<Tablet>,
     /// Servers that keep replicas.
-    pub members: Vec<Member>,
+    pub members: Vec<BackupServer>,
     /// Servers whose replicas are needed, of those with ids below `next_server`.
     pub masters: Vec<u32>,
     /// See `masters`.

@@ -358,7 +358,7 @@ impl<D: Disk> Master<D> {
             self.recoveries.dropped(self.log.head_pending().0);
         }
         if let Durable::Servers(replicator) = &mut self.durable {
-            replicator.set_members(&members);
+            replicator.set_backups(&members);
         }
         let before =
             |tablet| served_before.binary_search(tablet).ok().map(|at| self.serves.asked[at]);

@@ -2,8 +2,8 @@
 
 use super::inbox::{Inbox, Recovered};
 use crate::node::Caller;
-use crate::recovery::{Failure, Lost, Named, Recovery};
-use crate::replication::Member;
+use crate::recovery::{Lost, Recovery, RecoveryFailure, RecoveryProgress, WrittenCompletion};
+use crate::replication::BackupServer;
 use rustix::time::{ClockId, clock_gettime};
 use sprat_log::Log;
 use sprat_net::{Figure, Nanos};
@@ -27,7 +27,7 @@ struct Task {
     begun: Nanos,
     retry_at: Nanos,
     /// Why the last attempt failed.
-    failure: Option<Failure>,
+    failure: Option<RecoveryFailure>,
     /// It is done, and the coordinator was told.
     told: bool,
     /// It is in the totals.
@@ -58,13 +58,13 @@ impl Task {
 #[derive(Default)]
 pub(super) struct Recoveries {
     tasks: Vec<Task>,
-    members: Vec<Member>,
+    members: Vec<BackupServer>,
     /// The head in which tablets were dropped last: what counts of one that is brought back begins
     /// behind it.
     dropped_in: u64,
     /// Completions that attempts have written that came to nothing, to be forgotten before
     /// anything else begins.
-    forget: Vec<Named>,
+    forget: Vec<WrittenCompletion>,
     /// Sessions of attempts that are over, to be closed.
     left: Vec<SessionId>,
     totals: Totals,
@@ -98,7 +98,7 @@ impl Recoveries {
     pub(super) fn assign(
         &mut self,
         orders: Vec<RecoveryOrder>,
-        members: &[Member],
+        members: &[BackupServer],
         is_served: impl Fn(u32, u64) -> bool,
     ) -> Vec<Tablet> {
         let before = std::mem::take(&mut self.tasks);
@@ -158,8 +158,9 @@ impl Recoveries {
     pub(super) fn figures(&self, figures: &mut Vec<Figure>) {
         for task in &self.tasks {
             let server = task.order.master.to_string();
-            let (stage, read, left) =
-                task.recovery.as_ref().map_or(("waiting", 0, 0), Recovery::progress);
+            let waiting = RecoveryProgress { stage: "waiting", done: 0, left: 0 };
+            let RecoveryProgress { stage, done: read, left } =
+                task.recovery.as_ref().map_or(waiting, Recovery::progress);
             let tablets = task.order.tablets.len() as u64;
             figures.push(Figure::labelled(
                 "recovery_tablets",
@@ -170,22 +171,22 @@ impl Recoveries {
             figures.push(Figure::labelled("recovery_segments_left", &[("server", &server)], left));
             let Some(failure) = &task.failure else { continue };
             let why = match failure {
-                Failure::Lost { .. } => "lost",
-                Failure::Full(_) => "full",
+                RecoveryFailure::Lost { .. } => "lost",
+                RecoveryFailure::Full(_) => "full",
             };
             figures.push(Figure::labelled(
                 "recovery_failed",
                 &[("server", &server), ("why", why)],
                 1,
             ));
-            if let Failure::Lost { silent, .. } = failure {
+            if let RecoveryFailure::Lost { silent, .. } = failure {
                 figures.push(Figure::labelled(
                     "recovery_backups_silent",
                     &[("server", &server)],
                     *silent as u64,
                 ));
             }
-            if let Failure::Lost { lost: Lost::Segment { segment, .. }, .. } = failure {
+            if let RecoveryFailure::Lost { lost: Lost::Segment { segment, .. }, .. } = failure {
                 figures.push(Figure::labelled(
                     "recovery_lost_segment",
                     &[("server", &server)],
@@ -204,7 +205,7 @@ impl Recoveries {
     pub(super) fn poll(&mut self, now: Nanos, log: &mut Log, inbox: &Inbox) -> bool {
         let mut worked = false;
         let Self { tasks, members, dropped_in, forget, left, totals } = self;
-        while let Some(Named { table, key, sequence, .. }) = forget.last() {
+        while let Some(WrittenCompletion { table, key, sequence, .. }) = forget.last() {
             if log.forget_completion((*table, key, *sequence)).is_err() {
                 return false;
             }
@@ -290,7 +291,7 @@ impl Recoveries {
 }
 
 /// A failure in words that fit into a request.
-fn tell(failure: &Failure) -> String {
+fn tell(failure: &RecoveryFailure) -> String {
     let mut words = failure.to_string();
     words.truncate(sprat_wire::MAX_TABLE_NAME);
     words

@@ -2,7 +2,7 @@
 
 use crate::master::{Inbox, Recovered};
 use crate::node::Caller;
-use crate::replication::Member;
+use crate::replication::BackupServer;
 use sprat_log::{Full, Log};
 use sprat_net::Nanos;
 use sprat_rpc::{CallFailure, CallId, SessionId};
@@ -48,7 +48,7 @@ enum Step {
 
 struct Arrival {
     order: MoveOrder,
-    from: Option<Member>,
+    from: Option<BackupServer>,
     session: Option<SessionId>,
     step: Step,
     /// The segment of the log here from which on entries of the tablet count.
@@ -90,7 +90,7 @@ pub(crate) struct Arrivals {
 impl Arrivals {
     /// These are to move here now; who has them is among `members`. Returns those that have ended:
     /// of what is not served here now, what came has to go.
-    pub(crate) fn assign(&mut self, orders: &[MoveOrder], members: &[Member]) -> Vec<Tablet> {
+    pub(crate) fn assign(&mut self, orders: &[MoveOrder], members: &[BackupServer]) -> Vec<Tablet> {
         let ended = self.arrivals.extract_if(.., |arrival| !orders.contains(&arrival.order));
         let ended = ended.map(|arrival| {
             self.left.extend(arrival.session);
@@ -173,7 +173,7 @@ impl Arrivals {
 }
 
 impl Arrival {
-    fn new(order: MoveOrder, members: &[Member]) -> Self {
+    fn new(order: MoveOrder, members: &[BackupServer]) -> Self {
         Self {
             order,
             from: members.iter().find(|member| member.server == order.from).copied(),

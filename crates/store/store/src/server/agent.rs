@@ -147,7 +147,7 @@ impl Link {
             let (status, copy) = answered.map_err(ServerError::Enlist)?;
             match status {
                 Status::Ok => {
-                    let catalog = Catalog::<MetadataMemory>::of_copy(&copy.bytes);
+                    let catalog = Catalog::<MetadataMemory>::from_copy(&copy.bytes);
                     let catalog = catalog.map_err(|what| {
                         ServerError::Catalog(format!("the coordinator's catalog: {what}"))
                     })?;

@@ -3,9 +3,9 @@
 
 use super::ServerError;
 use super::run::{Stop, pause};
-use crate::coordinator::election::{Duty, Election, Pong, SILENCE};
+use crate::coordinator::election::{Election, ElectionAction, PingReply, SILENCE};
 use crate::coordinator::etcd::{Etcd, EtcdError, EtcdPlace, MetadataEtcd};
-use crate::coordinator::{Catalog, Envoy, Office};
+use crate::coordinator::{Catalog, ElectionBridge, LeaderMailbox};
 use sprat_client::{Client, Identity, Options};
 use sprat_host::retry;
 use sprat_net::{Mode, Nanos};
@@ -32,7 +32,7 @@ const TELL: Duration = Duration::from_secs(1);
 pub(super) struct Seat {
     /// Where others reach the coordinator.
     pub(super) locator: String,
-    pub(super) office: Office<MetadataEtcd>,
+    pub(super) mailbox: LeaderMailbox<MetadataEtcd>,
     pub(super) node: Stop,
     pub(super) place: EtcdPlace,
     pub(super) etcd: Etcd,
@@ -42,7 +42,7 @@ pub(super) struct Seat {
 struct Thread {
     seat: Seat,
     election: Election,
-    envoy: Envoy<MetadataEtcd>,
+    bridge: ElectionBridge<MetadataEtcd>,
     /// A way to a leader.
     leader: Option<(String, Client)>,
     /// When etcd last answered, or that it does not was told.
@@ -61,7 +61,7 @@ pub(super) fn wait_for(etcd: &Etcd) -> Result<(), EtcdError> {
         }
         passes
     };
-    retry(ETCD_PATIENCE, ETCD_RETRY, passes, || etcd.holder()).map(drop)
+    retry(ETCD_PATIENCE, ETCD_RETRY, passes, || etcd.leader()).map(drop)
 }
 
 /// Starts the thread, which ends when `ended` says so.
@@ -69,8 +69,8 @@ pub(super) fn start(seat: Seat, ended: &Arc<AtomicBool>) -> Result<JoinHandle<()
     let ended = Arc::clone(ended);
     let run = move || {
         let election = Election::new(super::random(), seat.locator.clone());
-        let envoy = Envoy::new(seat.office.clone());
-        let mut thread = Thread { seat, election, envoy, leader: None, heard: Instant::now() };
+        let bridge = ElectionBridge::new(seat.mailbox.clone());
+        let mut thread = Thread { seat, election, bridge, leader: None, heard: Instant::now() };
         while !ended.load(Ordering::Acquire) {
             thread.step();
         }
@@ -88,30 +88,30 @@ impl Thread {
 
     /// Does what is next, and tells the coordinator what came of it.
     fn step(&mut self) {
-        self.envoy.hear(self.now(), &mut self.election);
+        self.bridge.relay_resignation(self.now(), &mut self.election);
         let sent = self.now();
         match self.election.next(sent) {
-            Duty::Read => {
-                let found = self.seat.etcd.holder();
+            ElectionAction::Read => {
+                let found = self.seat.etcd.leader();
                 let found = self.note(found);
                 self.election.read(sent, self.now(), found);
             }
-            Duty::Claim { over } => {
+            ElectionAction::Claim { over } => {
                 let (life, locator) = self.election.identity();
                 let claimed = self.seat.etcd.claim(over, life, locator);
                 let claimed = self.note(claimed);
                 self.election.claimed(sent, self.now(), claimed);
             }
-            Duty::Ping { locator } => {
+            ElectionAction::Ping { locator } => {
                 let pong = self.ping(locator);
                 self.election.pinged(self.now(), pong);
             }
-            Duty::Rest(until) => pause(until.since(sent).min(LOOK_AROUND)),
+            ElectionAction::WaitUntil(until) => pause(until.since(sent).min(LOOK_AROUND)),
         }
         // Whatever it was, it took time: what is told is told as of now.
         let now = self.now();
-        let Self { seat: Seat { place, node, .. }, election, envoy, .. } = self;
-        if envoy.tell(now, election, |term| open(place, term)) {
+        let Self { seat: Seat { place, node, .. }, election, bridge, .. } = self;
+        if bridge.publish(now, election, |term| open(place, term)) {
             node.ring();
         }
     }
@@ -134,7 +134,7 @@ impl Thread {
     }
 
     /// Asks a leader whether it is there.
-    fn ping(&mut self, locator: String) -> Option<Pong> {
+    fn ping(&mut self, locator: String) -> Option<PingReply> {
         if self.leader.as_ref().is_none_or(|(known, _)| *known != locator) {
             let identity = self.seat.identity.clone();
             let coordinator = locator.clone();
@@ -149,7 +149,7 @@ impl Thread {
             self.leader = Some((locator, Client::connect(&options).ok()?));
         }
         let (_, client) = self.leader.as_mut()?;
-        client.ask_leads().ok().map(|(leads, term)| Pong { leads, term })
+        client.ask_leads().ok().map(|(leads, term)| PingReply { leads, term })
     }
 }
 

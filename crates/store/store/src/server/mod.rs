@@ -23,7 +23,9 @@ pub use guard::{Guard, is_exposed};
 pub use open::{Durability, Restored, ServerOptions};
 
 use crate::coordinator::etcd::EtcdPlace;
-use crate::coordinator::{Catalog, Coordinator, MetadataFile, MetadataMemory, Office, REMEDY};
+use crate::coordinator::{
+    Catalog, Coordinator, LeaderMailbox, MetadataFile, MetadataMemory, REMEDY,
+};
 use crate::data_dir::{DataDir, Identity};
 use crate::node::{Node, Service};
 use error::End;
@@ -81,7 +83,7 @@ fn is_unreachable(locator: &Locator) -> bool {
 /// are: from then on a directory without them has lost them.
 fn open_catalog(dir: &mut DataDir) -> Result<Catalog<MetadataFile>, ServerError> {
     let path = dir.coordinator();
-    let catalog = Catalog::open_alone(MetadataFile::open(&path)?, random(), random())
+    let catalog = Catalog::open_standalone(MetadataFile::open(&path)?, random(), random())
         .map_err(ServerError::Catalog)?;
     let (cluster, known) = (catalog.cluster(), dir.identity().coordinator);
     if known != 0 && known != cluster {
@@ -202,12 +204,12 @@ impl Server {
         election::wait_for(&etcd)?;
         let (ended, ends) = channel();
         let mut server = Self::empty(locator.clone().into(), ends, guard);
-        let office = Office::default();
-        let coordinator = Coordinator::standby(office.clone(), locator.to_string());
+        let mailbox = LeaderMailbox::default();
+        let coordinator = Coordinator::standby(mailbox.clone(), locator.to_string());
         let (_, node) = server.spawn_coordinator(&locator, coordinator, None, &ended)?;
         let seat = election::Seat {
             locator: locator.to_string(),
-            office,
+            mailbox,
             node,
             place: place.clone(),
             etcd,
@@ -270,7 +272,7 @@ impl Server {
                 }
                 None => {
                     let catalog =
-                        Catalog::open_alone(MetadataMemory::default(), random(), random())
+                        Catalog::open_standalone(MetadataMemory::default(), random(), random())
                             .map_err(ServerError::Catalog)?;
                     server.spawn_coordinator(coordinator, Coordinator::new(catalog), None, &ended)
                 }

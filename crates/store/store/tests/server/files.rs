@@ -230,7 +230,7 @@ fn no_flipped_bit_of_the_metadata_is_silent() {
     let trial = store.dir.path().join("trial.redb");
     let tables = |path: &Path| {
         let metadata = MetadataFile::open(path).map_err(|error| error.to_string())?;
-        let catalog = Catalog::open_alone(metadata, 1, 1)?;
+        let catalog = Catalog::open_standalone(metadata, 1, 1)?;
         Ok::<_, String>((
             catalog.tables().collect::<Vec<_>>(),
             catalog.version(),
@@ -306,7 +306,7 @@ fn a_coordinator_that_lost_its_metadata_is_made_again_from_a_server() {
     let outcome = store.try_with("rebuilt", |data| {
         fs::remove_file(data.join("coordinator.redb")).unwrap();
         let bytes = fs::read(data.join("catalog.sprat")).unwrap();
-        let copy = Catalog::<sprat_store::coordinator::MetadataMemory>::of_copy(&bytes).unwrap();
+        let copy = Catalog::<sprat_store::coordinator::MetadataMemory>::from_copy(&bytes).unwrap();
         copy.rebuild(MetadataFile::open(&data.join("coordinator.redb")).unwrap()).unwrap();
     });
     assert_eq!(outcome, Outcome::Harmless);

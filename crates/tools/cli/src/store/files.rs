@@ -245,7 +245,7 @@ pub(crate) fn rebuild(args: &StoreRebuildArgs) -> Result<ExitCode> {
     let mut newest: Option<(Catalog<MetadataMemory>, &PathBuf)> = None;
     for path in &args.from {
         let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-        let copy = Catalog::<MetadataMemory>::of_copy(&bytes).map_err(anyhow::Error::msg);
+        let copy = Catalog::<MetadataMemory>::from_copy(&bytes).map_err(anyhow::Error::msg);
         let copy = copy.with_context(|| format!("{}: no copy of a catalog", path.display()))?;
         if let Some((other, at)) =
             newest.as_ref().filter(|(other, _)| other.cluster() != copy.cluster())
@@ -337,7 +337,10 @@ fn look(
     let mut catalog = None;
     match dir.catalog() {
         Ok(Some(copy)) => {
-            findings.note(&path.join("catalog.sprat"), Ok(describe(copy.count(), copy.version())));
+            findings.note(
+                &path.join("catalog.sprat"),
+                Ok(describe(copy.table_count(), copy.version())),
+            );
             catalog = Some(copy);
         }
         Ok(None) => {}
@@ -351,11 +354,11 @@ fn look(
         let opened = fs::copy(dir.coordinator(), &copy)
             .map_err(|error| error.to_string())
             .and_then(|_| MetadataFile::open(&copy).map_err(|error| error.to_string()))
-            .and_then(|metadata| Catalog::open_alone(metadata, 1, 1));
+            .and_then(|metadata| Catalog::open_standalone(metadata, 1, 1));
         match opened {
             Ok(metadata) => {
                 let older = catalog.as_ref().filter(|copy| copy.version() > metadata.version());
-                let text = describe(metadata.count(), metadata.version());
+                let text = describe(metadata.table_count(), metadata.version());
                 findings.note(
                     &dir.coordinator(),
                     match older {
@@ -367,7 +370,8 @@ fn look(
                     },
                 );
                 if older.is_none() {
-                    catalog = Catalog::<MetadataMemory>::of_copy(&metadata.copy()).ok().or(catalog);
+                    catalog =
+                        Catalog::<MetadataMemory>::from_copy(&metadata.copy()).ok().or(catalog);
                 }
             }
             Err(error) => findings.note(&dir.coordinator(), Err(error)),
