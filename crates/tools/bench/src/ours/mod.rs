@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use rustix::process::{Pid, Signal, kill_process};
 use sprat_client::{Client, Error, Identity, Mode, Options, Table};
-use sprat_net::Event;
+use sprat_net::PerfEvent;
 use tempfile::TempDir;
 
 use crate::cables::Cable;
@@ -127,7 +127,7 @@ pub struct Sprat {
     client: Mode,
     sockets: Sockets,
     timed: bool,
-    counted: Option<Event>,
+    counted: Option<PerfEvent>,
     members: Option<Members>,
 }
 
@@ -176,7 +176,7 @@ impl Sprat {
 
     /// The same; its server counts `event` in requests, and tells.
     #[must_use]
-    pub fn counted(self, event: Event) -> Self {
+    pub fn counted(self, event: PerfEvent) -> Self {
         Self { counted: Some(event), ..self }
     }
 
