@@ -246,8 +246,7 @@ fn open(device: &str, mtu: u16) -> io::Result<Port> {
     {
         let reason = format!(
             "{device} is driven by DPDK, which this sprat was built without: install libdpdk \
-             22.11 and build with \
-             --features sprat-cli/dpdk (`make build` does where libdpdk is)"
+             22.11 and build with --features sprat-cli/dpdk (`make build` does where libdpdk is)"
         );
         Err(io::Error::new(io::ErrorKind::Unsupported, reason))
     }

@@ -186,8 +186,7 @@ fn refused(event: PerfEvent, error: &io::Error) -> io::Error {
         }
         _ if PerfEvent::HARDWARE.contains(&event) => {
             "the processor's counters are not there or all in use; a guest has them only if its \
-             hypervisor passes them on \
-             (QEMU: `-cpu host,pmu=on`)"
+             hypervisor passes them on (QEMU: `-cpu host,pmu=on`)"
         }
         _ => "a kernel built with CONFIG_PERF_EVENTS counts them",
     };

@@ -569,8 +569,7 @@ fn explained(error: io::Error) -> io::Error {
     // kernel uses 16 bits.
     if error.to_string().contains("could not set PACKET_FANOUT") {
         let remedy = "another process has packet sockets of the same number on another interface: \
-                      start this one, or that, \
-                    again, so that it gets another id";
+                      start this one, or that, again, so that it gets another id";
         return io::Error::new(error.kind(), format!("{error}; {remedy}"));
     }
     error
@@ -582,8 +581,7 @@ fn first(open: &BTreeSet<u16>) -> io::Result<(u16, String)> {
         // SAFETY: `port` outlives the call. DPDK has been started.
         if unsafe { ffi::sprat_dpdk_next(port, &raw mut port) } != 0 {
             let reason = "DPDK finds no device; bind one to vfio-pci (`dpdk-devbind.py --status` \
-                          lists them), or name a \
-                          virtual one, such as dev=net_memif0,role=server";
+                          lists them), or name a virtual one, such as dev=net_memif0,role=server";
             return Err(io::Error::new(io::ErrorKind::NotFound, reason));
         }
         if !open.contains(&port) {
