@@ -38,14 +38,17 @@ pub use any::{AnyDriver, AnyTx};
 pub use counters::Counters;
 pub use driver::{Driver, MAX_FRAME, Sink, Transmit};
 pub use figures::{Figure, MAX_NAME};
-pub use idle::decide::{Decider, Mode, Policy, Step};
+pub use idle::decide::{Decider, IdleStep, Mode, Policy};
 pub use idle::sources::{MAX_SOURCES, Sources};
 pub use idle::{Idle, Waker};
-pub use locator::{Bypass, Fault, Host, Locator, LocatorError, Locators, Transport};
+pub use locator::{Bypass, Host, Locator, LocatorError, LocatorFault, Locators, Transport};
 pub use mac::Mac;
-pub use mem::{Fate, Flight, Hub, HubOptions, Mem, MemTx, QUEUE_LIMIT};
-pub use open::{OpenError, Role};
-pub use stamp::{Count, Event, Laps, Scale, Stamped, ThreadAccount, counts, stamp, ticks};
+pub use mem::{Delivery, Flight, Hub, HubOptions, Mem, MemTx, QUEUE_LIMIT};
+pub use open::{DriverRole, OpenError};
+pub use stamp::{
+    EventCounter, PerfEvent, RecentSamples, Scale, StampedTx, ThreadAccount, counts_events, stamp,
+    ticks,
+};
 pub use tcp::{MAX_CONNECTIONS, Tcp, TcpTx};
 pub use time::Nanos;
 pub use udp::{SMALL_FRAME, Udp, UdpTx};

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use thiserror::Error;
 
-use crate::bypass::{Address, BypassDriver, Share};
+use crate::bypass::{Address, BypassDriver, DeviceShare};
 use crate::{AnyDriver, Bypass, Locator, Tcp, Transport, Udp};
 
 /// What a driver is opened for.
@@ -47,14 +47,14 @@ impl AnyDriver {
     ///
     /// # Errors
     /// [`OpenError`].
-    pub fn open_share(locator: &Locator, share: Share) -> Result<Self, OpenError> {
+    pub fn open_share(locator: &Locator, share: DeviceShare) -> Result<Self, OpenError> {
         Self::open_with(locator, DriverRole::Listen, Some(share))
     }
 
     fn open_with(
         locator: &Locator,
         role: DriverRole<'_>,
-        mut share: Option<Share>,
+        mut share: Option<DeviceShare>,
     ) -> Result<Self, OpenError> {
         let own = match role {
             DriverRole::Connect(Some(own)) if own.transport.name() == locator.transport.name() => {
@@ -98,7 +98,7 @@ fn open(transport: &Transport, own: SocketAddr, role: DriverRole<'_>) -> io::Res
         (Transport::FastUdp | Transport::FastDpdk(_), DriverRole::Connect(_)) => {
             let mut udp = Udp::bind(own)?;
             // Without this, a peer whose port no process listens on looks like one that is silent.
-            let _ = udp.hear_refusals();
+            let _ = udp.enable_refusals();
             AnyDriver::from(udp)
         }
     })
@@ -108,7 +108,7 @@ fn bypass_kernel(
     bypass: &Bypass,
     address: SocketAddr,
     given: bool,
-    share: Option<Share>,
+    share: Option<DeviceShare>,
 ) -> io::Result<AnyDriver> {
     match given {
         // The locator is the peer's and says nothing of our own devices.
