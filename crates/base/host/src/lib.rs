@@ -65,8 +65,8 @@ mod tests {
 
     #[test]
     fn lines_of_meminfo_are_read_with_their_units() {
-        let text = "MemTotal:       24552856 kB\nMemAvailable:    1024 kB\nHugePages_Free:       \
-                    12\nBad: x kB\n";
+        let text = "MemTotal:       24552856 kB\nMemAvailable:    1024 kB\n\
+                    HugePages_Free:       12\nBad: x kB\n";
         assert_eq!(memory_in(text, "MemAvailable"), Some(1 << 20));
         assert_eq!(memory_in(text, "HugePages_Free"), Some(12));
         assert_eq!(memory_in(text, "Mem"), None);

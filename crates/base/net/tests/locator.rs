@@ -179,9 +179,9 @@ fn errors_name_the_part_and_the_remedy() {
         ("fast+dpdk://a:1", "key=value"),
         ("host=127.0.0.1,port=1", "write for example"),
     ] {
-        let error_of = error_of(text);
-        assert!(error_of.contains(expected), "{text}: {error_of}");
-        assert!(error_of.contains(text), "{text}: {error_of}");
+        let error = error_of(text);
+        assert!(error.contains(expected), "{text}: {error}");
+        assert!(error.contains(text), "{text}: {error}");
     }
 }
 

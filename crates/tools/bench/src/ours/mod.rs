@@ -18,7 +18,7 @@ use crate::cables::Cable;
 use crate::peers::Process;
 use crate::peers::process::free_loopback_addr;
 use crate::system::{Durability, READY_LIMIT, Server, Setup, System, own_folder};
-use sprat_measure::target::Target;
+use sprat_measure::target::LoadTarget;
 
 pub(crate) use connection::PING_BYTES;
 pub use connection::{Connection, connect};
@@ -346,7 +346,7 @@ impl Server for SpratServer {
         self.process().pid()
     }
 
-    fn connect(&self, connections: usize) -> Result<Box<dyn Target>> {
+    fn connect(&self, connections: usize) -> Result<Box<dyn LoadTarget>> {
         self.set_parked(false);
         let Sprat { sockets, client, server, .. } = self.settings;
         let target = connect(&self.client_options(), connections, sockets, client)?;

@@ -171,7 +171,7 @@ impl Memif {
         let mut whole = std::mem::take(&mut self.whole);
         whole.clear();
         whole.resize(route.len(), 0);
-        parts.iter().for_each(|part| whole.extend_from_slice(disconnect));
+        parts.iter().for_each(|part| whole.extend_from_slice(part));
         route.finish(&mut whole);
         self.send_frame(&whole, counters);
         self.whole = whole;
@@ -227,7 +227,7 @@ impl Memif {
             self.backlog.pop_front();
         }
         let mut frame = head.to_vec();
-        parts.iter().for_each(|part| frame.extend_from_slice(disconnect));
+        parts.iter().for_each(|part| frame.extend_from_slice(part));
         self.backlog.push_back(frame);
     }
 
