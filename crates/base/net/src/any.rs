@@ -11,12 +11,15 @@ use crate::tcp::{Tcp, TcpRx, TcpTx};
 use crate::udp::{Udp, UdpRx, UdpTx};
 use crate::{Counters, Driver, Figure, Locator, Mac, Mem, MemTx, Sources, Transmit, Transport};
 
-/// One of the drivers, chosen when the program starts. [`open`](Self::open) opens the one that a
-/// locator names; `from` wraps one that is open already.
+/// One of the drivers, chosen when the program starts.
+///
+/// [`open`](Self::open) opens the driver that a locator names; `from` wraps one that is open
+/// already. Tell peers the locator that [`advertised`](Self::advertised) returns, which has the
+/// actual address and port. From then on use it as a [`Driver`]: methods that only some drivers
+/// support ([`ping`](Self::ping), [`take_refusal`](Self::take_refusal),
+/// [`close_idle`](Self::close_idle)) do nothing on the others.
 ///
 /// [`Mem`] is not `Send`, and so neither is this: open it on the thread that will own it.
-///
-/// Because [`Mem`] lives on one thread so does this: open it on the thread that will own it.
 pub struct AnyDriver {
     tx: AnyTx,
     rx: AnyRx,

@@ -21,7 +21,8 @@ pub struct Counters {
     /// Frames not sent because there is no way to the peer: no route, wrong address family,
     /// waiting to reconnect.
     pub dropped_unreachable: u64,
-    /// Frames lost because the peer refused them or its connection broke before they had left.
+    /// Frames lost because the peer refused them, or because its connection broke before they were
+    /// sent.
     pub dropped_refused: u64,
     /// Frames not sent for another reason.
     pub dropped_other: u64,

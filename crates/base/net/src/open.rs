@@ -28,7 +28,7 @@ pub struct OpenError {
     /// The cause.
     #[source]
     pub cause: io::Error,
-    /// What to do about it.
+    /// What the user can do about it.
     pub remedy: &'static str,
 }
 

@@ -28,7 +28,7 @@ const CLIENT: &str = "10.9.0.1:7";
 /// A frame that is not back after this time was probably lost.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// One test at a time: DPDK is one for the process.
+/// One test at a time, because a process has only one DPDK.
 static ONE: Mutex<()> = Mutex::new(());
 
 /// Commands to a node.
@@ -132,7 +132,7 @@ fn settle(client: &mut BypassDriver, to: SocketAddr) {
 fn talk_to_all(client: &mut BypassDriver) {
     talk(client, 0..NODES);
 
-    // One answers for the address.
+    // Only one node answers pings to the address.
     let mut answered = Vec::new();
     for number in 0..20 {
         assert!(client.ping(at(FIRST).ip(), number, 64));

@@ -27,7 +27,7 @@ const ITERATIONS: u32 = 100;
 const SERVER: &str = "10.9.0.2:7";
 const CLIENT: &str = "10.9.0.1:7";
 
-/// One test at a time: DPDK is one for the process.
+/// One test at a time, because a process has only one DPDK.
 static ONE: Mutex<()> = Mutex::new(());
 
 /// A driver on a device, with the state of its waiting.

@@ -1,4 +1,4 @@
-//! The host on Ethernet, against another of its kind and against frames of all sorts.
+//! Tests the host on Ethernet against another host and against frames of all kinds.
 
 #![allow(clippy::cast_possible_truncation, reason = "lengths and sums here are small")]
 
@@ -32,7 +32,7 @@ fn link(number: u8) -> LinkSettings {
     LinkSettings { mac: mac(number), checksums: Checksums::Software }
 }
 
-/// A host and what it has counted.
+/// A host and its counters.
 struct Node {
     host: EtherHost,
     counters: Counters,
@@ -572,7 +572,7 @@ proptest! {
 
 #[test]
 fn a_host_of_ipv6_is_looked_for_in_its_group() {
-    // The example of RFC 4291, 2.7.1, with the hardware address that RFC 2464, 7 makes of it.
+    // The example of RFC 4291, 2.7.1, with the hardware address derived from it by RFC 2464, 7.
     let host: IpAddr = "4037::1:800:200e:8c6c".parse().expect("an address");
     assert_eq!(group_mac(host), Some(Mac([0x33, 0x33, 0xff, 0x0e, 0x8c, 0x6c])));
     assert_eq!(group_mac("10.0.0.1".parse().expect("an address")), None);

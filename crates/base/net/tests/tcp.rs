@@ -301,7 +301,7 @@ fn frames_of_many_parts_arrive_whole() {
 }
 
 proptest! {
-    // A case that fails waits in vain: shrink little.
+    // A failing case waits for a timeout, so shrink little.
     #![proptest_config(ProptestConfig {
         cases: 48,
         max_shrink_iters: 8,

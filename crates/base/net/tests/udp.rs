@@ -194,7 +194,7 @@ fn the_descriptor_polls_readable_when_a_frame_is_there() {
 }
 
 proptest! {
-    // A case that fails waits in vain: shrink little.
+    // A failing case waits for a timeout, so shrink little.
     #![proptest_config(ProptestConfig {
         cases: 48,
         max_shrink_iters: 8,

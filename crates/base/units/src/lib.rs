@@ -5,9 +5,9 @@
 //! | --- | --- | --- |
 //! | [`size`] | `1500`, `64K`, `16G`, `16GiB`, `1.5GB` | bytes |
 //! | [`rate`] | `100M`, `2Gbit`, `2Gb/s`, `9600`, `10MB/s` | bits a second |
-//! | [`duration`] | `250ms`, `90s`, `10m`, `1h30m` | refused, but for 0 |
+//! | [`duration`] | `250ms`, `90s`, `10m`, `1h30m` | refused, except 0 |
 //! | [`seconds`] | the same | seconds |
-//! | [`share`], [`ratio`] | `0.1%`, `50 %`, `150%` | refused, but for 0 |
+//! | [`share`], [`ratio`] | `0.1%`, `50 %`, `150%` | refused, except 0 |
 //!
 //! `MB` is 10^6 bytes and `MiB` 2^20 everywhere. Tools differ in the meaning of a lone letter, and
 //! Sprat follows the majority: `16G` of memory is 16 GiB, as in dd, curl, rclone and the JVM; `1G`

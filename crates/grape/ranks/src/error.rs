@@ -9,7 +9,7 @@ const MAX_REASON: usize = 4096;
 /// Why this process cannot communicate with the other ranks.
 #[derive(Debug, Error)]
 pub enum JoinError {
-    /// The program has no MPI.
+    /// mpirun started several processes of a program that was built without MPI.
     #[error(
         "mpirun started {count} of these, and this program was built without MPI: each would do \
          all the work and write the same files; build it with --features sprat-cli/mpi, where Open \

@@ -54,7 +54,7 @@ pub struct Jitter {
     pub stolen_ns: u64,
 }
 
-/// A running meter.
+/// A running jitter meter on a thread of its own.
 #[derive(Debug)]
 pub struct Meter {
     stop: Arc<AtomicBool>,

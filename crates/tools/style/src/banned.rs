@@ -21,7 +21,7 @@ impl Scope {
     }
 }
 
-/// A ban. Test code is free of all of them.
+/// A banned call. Test code is exempt from all bans.
 #[derive(Clone, Copy, Debug)]
 pub struct Ban {
     /// The consecutive tokens.

@@ -25,7 +25,7 @@ pub struct Finding {
     pub line: usize,
     /// What is there, and the rule that it breaks.
     pub problem: String,
-    /// What to do about it.
+    /// How to correct it.
     pub remedy: String,
 }
 

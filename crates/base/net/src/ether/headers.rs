@@ -19,7 +19,7 @@ pub(super) const PROTOCOL_ICMP: u8 = 1;
 pub(super) const PROTOCOL_UDP: u8 = 17;
 pub(super) const PROTOCOL_ICMPV6: u8 = 58;
 
-/// Twelve bits of a VLAN tag's control field are its number.
+/// The twelve bits of a VLAN tag's control field that hold the VLAN's number.
 pub(super) const VLAN_MASK: u16 = 0x0fff;
 
 /// Bytes of an Ethernet header without a tag.
@@ -127,7 +127,7 @@ pub(super) const ICMPV6_ECHO_REPLY: u8 = 129;
 pub(super) const ICMPV6_SOLICIT: u8 = 135;
 pub(super) const ICMPV6_ADVERTISE: u8 = 136;
 
-/// Neighbour solicitation and advertisement with their one option of interest (RFC 4861).
+/// Neighbour solicitation and advertisement with the one option we use (RFC 4861).
 #[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(super) struct Discovery {

@@ -46,7 +46,7 @@ pub(super) struct Neighbours {
     known: HashMap<IpAddr, Neighbour>,
     /// Changes whenever a result of [`Neighbours::mac`] may have changed.
     generation: u32,
-    /// Neighbours without any hardware address.
+    /// The number of neighbours without any hardware address.
     wanted: usize,
     /// Whether there may be unanswered or lost neighbours.
     doubted: bool,

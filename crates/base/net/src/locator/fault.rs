@@ -9,7 +9,7 @@ pub(super) const MAX_TEXT: usize = 1024;
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[error("service locator `{text}`: {fault}")]
 pub struct LocatorError {
-    /// The text, cut when it is longer than a locator can be.
+    /// The text, cut if it is longer than a locator can be.
     pub text: String,
     /// What is wrong with it, and how to correct it.
     pub fault: LocatorFault,
@@ -38,10 +38,10 @@ pub enum LocatorFault {
         /// A similar word that may have been meant.
         suggestion: Option<&'static str>,
     },
-    /// A part without an equals sign.
+    /// A part has no equals sign.
     #[error("`{0}` is not of the form key=value")]
     NotAPair(String),
-    /// A key that the transport does not have.
+    /// The transport has no such key.
     #[error("{transport} has no key `{found}`{}; it takes {keys}", meant(.suggestion))]
     Key {
         /// The transport.
@@ -53,7 +53,7 @@ pub enum LocatorFault {
         /// The keys of the transport.
         keys: &'static str,
     },
-    /// A key that only another transport has.
+    /// Only another transport has the key.
     #[error(
         "`{key}` is only for fast+dpdk: leave it out, or write `fast+dpdk:` for `{transport}:`"
     )]
@@ -63,7 +63,7 @@ pub enum LocatorFault {
         /// The key.
         key: &'static str,
     },
-    /// A key given twice.
+    /// A key is given twice.
     #[error("`{0}` is given twice; keep one")]
     Twice(&'static str),
     /// A required key is missing.
@@ -84,7 +84,7 @@ pub enum LocatorFault {
         key: &'static str,
         /// Its value.
         found: String,
-        /// What it should be, with an example.
+        /// The expected value, with an example.
         wanted: &'static str,
     },
 }

@@ -37,6 +37,8 @@ const SOCKET_BUFFER: usize = 8 << 20;
 ///
 /// Runs of frames to one peer are sent in one call and received in one call (`UDP_SEGMENT`,
 /// `UDP_GRO`). A driver bound to an IPv6 address also reaches IPv4 peers, if the address allows.
+/// Frames up to [`SMALL_FRAME`] bytes are sent at the flush, longer ones at once; frames to one
+/// peer keep their order in either case.
 pub struct Udp {
     tx: UdpTx,
     rx: UdpRx,

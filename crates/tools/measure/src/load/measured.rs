@@ -30,7 +30,7 @@ pub struct Measured {
     pub periods: Vec<Period>,
     /// The measured time, in seconds.
     pub seconds: f64,
-    /// Operations that ended in that time.
+    /// Operations that completed in that time.
     pub ended: u64,
     /// Operations on keys that did not exist.
     pub misses: u64,
@@ -44,7 +44,7 @@ pub struct Measured {
 /// A period of 100 ms.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Period {
-    /// Operations that ended in it.
+    /// Operations that completed in it.
     pub ops: u64,
     /// The sum of their latencies, ns.
     pub latency_sum_ns: u64,

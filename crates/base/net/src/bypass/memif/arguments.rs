@@ -1,4 +1,4 @@
-//! A memory interface's arguments: `net_memif0,role=server,socket=/run/sprat.sock`.
+//! Parses a memory interface's arguments: `net_memif0,role=server,socket=/run/sprat.sock`.
 //!
 //! The keys and defaults are those of DPDK's driver for the same interfaces, so that either end can
 //! be either program.

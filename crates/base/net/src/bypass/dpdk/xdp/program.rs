@@ -144,7 +144,7 @@ impl Assembler {
         self.push(code, a, b, 0, value);
     }
 
-    /// Jumps if the lower 32 bits of a register are another value.
+    /// Jumps unless the lower 32 bits of a register equal `value`.
     fn unless(&mut self, register: u8, value: i32, to: Label) {
         self.jump(0x56, register, 0, value, to);
     }
