@@ -12,7 +12,7 @@ use crate::places::{Place, Places};
 use crate::port::{Passed, Port};
 use crate::target::Target;
 use sprat_key::Identity;
-use sprat_net::{AnyDriver, Driver as _, Locator, Locators, Nanos, Role, Sources};
+use sprat_net::{AnyDriver, Driver as _, DriverRole, Locator, Locators, Nanos, Sources};
 use sprat_wire::op::{Answer, Records, Request, Status, TableRecord};
 use sprat_wire::{MAX_KEY, MAX_TABLE_NAME, MAX_VALUE};
 use std::collections::{BTreeMap, HashSet};
@@ -77,7 +77,7 @@ impl Core {
     /// A client of the cluster whose coordinators are there, one of which leads. Sends nothing yet.
     /// `seed` is drawn for this client: it is known by it to servers, which keep what its
     /// operations came to. `local` is its own end, for a transport that has to be told what it
-    /// is: see [`Role::Connect`]. With an `identity` it speaks only to that cluster's members;
+    /// is: see [`DriverRole::Connect`]. With an `identity` it speaks only to that cluster's members;
     /// its time zero is then now.
     ///
     /// # Errors
@@ -170,7 +170,7 @@ impl Core {
                 return Err(endpoint(&"too many kinds of transport in use"));
             }
             None => {
-                let driver = AnyDriver::open(locator, Role::Connect(self.local.as_ref()))
+                let driver = AnyDriver::open(locator, DriverRole::Connect(self.local.as_ref()))
                     .map_err(|cause| Error::Endpoint(cause.to_string()))?;
                 self.add_port(transport, driver)?;
                 self.ports.len() - 1

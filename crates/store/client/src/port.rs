@@ -3,7 +3,7 @@
 use crate::calls::{Calls, Deliver};
 use crate::error::Error;
 use crate::session::Session;
-use sprat_net::{AnyDriver, Driver as _, Nanos, Stamped, stamp};
+use sprat_net::{AnyDriver, Driver as _, Nanos, StampedTx, stamp};
 use sprat_rpc::{CallError, Config, Counters, Credentials, Endpoint, MAX_SLOTS};
 use std::net::{IpAddr, SocketAddr};
 
@@ -93,7 +93,7 @@ impl Port {
     fn call(&mut self, now: Nanos, at: usize, index: u32, calls: &mut Calls) {
         let session = &mut self.sessions[at];
         let (request, deadline) = calls.request(now, index);
-        let mut tx = Stamped::new(self.driver.tx(), &mut self.passed.left, self.passed.on);
+        let mut tx = StampedTx::new(self.driver.tx(), &mut self.passed.left, self.passed.on);
         match self.endpoint.call(now, session.id, &[request], deadline, &mut tx) {
             Ok(call) => session.slots[call.slot()] = index,
             Err(CallError::Late) => calls.retry(now, index), // where its deadline ends it
@@ -136,12 +136,18 @@ impl Port {
                 if *on {
                     *came = stamp();
                 }
-                endpoint.receive(now, from, frame, &mut handler, &mut Stamped::new(tx, left, *on));
+                endpoint.receive(
+                    now,
+                    from,
+                    frame,
+                    &mut handler,
+                    &mut StampedTx::new(tx, left, *on),
+                );
             })
             .map_err(|cause| {
                 Error::Endpoint(format!("the {} driver failed: {cause}", self.transport))
             })?;
-        endpoint.poll(now, &mut handler, &mut Stamped::new(driver.tx(), left, *on));
+        endpoint.poll(now, &mut handler, &mut StampedTx::new(driver.tx(), left, *on));
         if !self.waiting.is_empty() {
             for index in std::mem::take(&mut self.waiting) {
                 self.begin(now, index, deliver.calls);
@@ -176,7 +182,7 @@ impl Port {
     }
 
     pub(crate) fn flush(&mut self) {
-        self.endpoint.flush(&mut Stamped::new(
+        self.endpoint.flush(&mut StampedTx::new(
             self.driver.tx(),
             &mut self.passed.left,
             self.passed.on,

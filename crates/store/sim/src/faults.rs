@@ -4,7 +4,7 @@ use crate::random::Random;
 use crate::settings::Settings;
 use sprat_chance::mix;
 use sprat_disk::Latency;
-use sprat_net::{Fate, Flight, Nanos};
+use sprat_net::{Delivery, Flight, Nanos};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -204,7 +204,7 @@ impl Weather {
     }
 
     /// What becomes of a frame.
-    fn fate(&mut self, flight: &Flight<'_>) -> Fate {
+    fn fate(&mut self, flight: &Flight<'_>) -> Delivery {
         self.frames += 1;
         self.digest = mix(self.digest ^ flight.now.0 ^ (flight.frame.len() as u64).rotate_left(40));
         let cut = self.cut.contains(&flight.from)
@@ -212,19 +212,19 @@ impl Weather {
             || self.ways.contains(&(flight.from, flight.to));
         if cut || self.random.chance(self.loss, 1_000_000) {
             self.lost += 1;
-            return Fate::Drop;
+            return Delivery::Drop;
         }
         let first = self.delay();
         if self.random.chance(self.twice, 1_000_000) {
-            Fate::Twice(first, self.delay())
+            Delivery::Twice(first, self.delay())
         } else {
-            Fate::Deliver(first)
+            Delivery::Deliver(first)
         }
     }
 }
 
 /// The policy for a hub.
-pub fn policy(weather: &Rc<RefCell<Weather>>) -> impl FnMut(Flight<'_>) -> Fate + use<> {
+pub fn policy(weather: &Rc<RefCell<Weather>>) -> impl FnMut(Flight<'_>) -> Delivery + use<> {
     let weather = Rc::clone(weather);
     move |flight| weather.borrow_mut().fate(&flight)
 }

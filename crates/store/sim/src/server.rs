@@ -143,7 +143,7 @@ impl Server {
 
     /// Has the disk fail no more, and have room again.
     pub fn spare_disk(&mut self) {
-        self.control.spare();
+        self.control.clear_faults();
         self.control.set_capacity(u64::MAX);
         let operations = self.control.operations();
         self.trouble.retain(|&number| number < operations);

@@ -4,7 +4,7 @@
 //! same service runs on a kernel driver with the real clock, and in the simulator with a virtual
 //! one.
 
-use sprat_net::{Driver, Figure, Nanos, Stamped, Transmit, stamp};
+use sprat_net::{Driver, Figure, Nanos, StampedTx, Transmit, stamp};
 use sprat_rpc::{
     CallError, CallId, Config, ConnectError, Credentials, Endpoint, Handler, Outcome, RequestId,
     SessionId,
@@ -155,11 +155,11 @@ impl<D: Driver, S: Service> Node<D, S> {
             if timed {
                 (came, left) = (stamp(), 0);
             }
-            endpoint.receive(now, from, frame, service, &mut Stamped::new(tx, &mut left, timed));
+            endpoint.receive(now, from, frame, service, &mut StampedTx::new(tx, &mut left, timed));
         })?;
         if frames > 0 {
             // What could be answered at once does not wait for the rest of the turn.
-            endpoint.flush(&mut Stamped::new(driver.tx(), &mut left, timed));
+            endpoint.flush(&mut StampedTx::new(driver.tx(), &mut left, timed));
         }
         let answered = left != 0;
         if answered {
@@ -174,7 +174,7 @@ impl<D: Driver, S: Service> Node<D, S> {
             endpoint.figures(&mut figures);
             service.network(figures);
         }
-        let tx = &mut Stamped::new(driver.tx(), &mut left, waits);
+        let tx = &mut StampedTx::new(driver.tx(), &mut left, waits);
         while let Some((id, outcome)) = service.take_ready() {
             endpoint.respond(now, id, outcome, service, tx);
             worked = true;

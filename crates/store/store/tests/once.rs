@@ -2,7 +2,7 @@
 //! a restart.
 
 use sprat_client::{Client, Options};
-use sprat_net::{AnyDriver, Driver as _, Locator, Nanos, Role};
+use sprat_net::{AnyDriver, Driver as _, DriverRole, Locator, Nanos};
 use sprat_rpc::{
     CallFailure, CallId, Config, Endpoint, Handler, Outcome, RequestId, Response, SessionId,
 };
@@ -50,7 +50,7 @@ impl Handler for Heard {
 impl ByHand {
     fn new(server: &Server) -> Self {
         let locator: Locator = server.nodes[0].listen.to_string().parse().unwrap();
-        let mut driver = AnyDriver::open(&locator, Role::Connect(None)).unwrap();
+        let mut driver = AnyDriver::open(&locator, DriverRole::Connect(None)).unwrap();
         let mut endpoint = Endpoint::new(&Config::default(), 7);
         let peer = locator.resolve().unwrap()[0];
         let session = endpoint.connect(Nanos(0), peer, driver.tx()).unwrap();

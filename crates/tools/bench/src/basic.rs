@@ -9,10 +9,10 @@ use serde::Serialize;
 
 use sprat_measure::hist::Summary;
 use sprat_measure::load::{
-    Entry, Pace, PeriodAverages, Plan, Series, Workload, interleave, preload, preload_range,
+    Entry, LoadPlan, Pace, PeriodAverages, Series, Workload, interleave, preload, preload_range,
 };
 use sprat_measure::table::Table;
-use sprat_measure::target::{Target, Wait};
+use sprat_measure::target::{LoadTarget, Wait};
 use sprat_units::figure;
 
 /// Object sizes, bytes: decimal, as \[MMS\] has them.
@@ -174,7 +174,7 @@ pub struct Cell {
 /// # Errors
 /// When a target breaks or refuses to be filled.
 pub fn measure(
-    targets: &mut [Box<dyn Target>],
+    targets: &mut [Box<dyn LoadTarget>],
     settings: &Settings,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Vec<Basic>> {
@@ -215,7 +215,7 @@ pub fn measure(
 }
 
 fn measure_cell(
-    targets: &mut [Box<dyn Target>],
+    targets: &mut [Box<dyn LoadTarget>],
     settings: &Settings,
     (kind, bytes): (Kind, usize),
     keys: u64,
@@ -229,13 +229,13 @@ fn measure_cell(
         target.set_active(true);
         preload(target.as_mut(), &workload)?;
         target.set_active(false);
-        let plan = Plan {
+        let plan = LoadPlan {
             clients: settings.clients,
             depth: if settings.pace == Pace::Closed { settings.depth } else { OPEN_DEPTH },
             pace: settings.pace,
             warm_up: settings.warm_up,
             duration: settings.duration,
-            ..Plan::one_client(workload.clone(), settings.wait)
+            ..LoadPlan::one_client(workload.clone(), settings.wait)
         };
         entries.push(Entry { label: target.name().to_owned(), target: target.as_mut(), plan });
     }

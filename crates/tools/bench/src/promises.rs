@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use sprat_client::Mode;
-use sprat_net::Event;
+use sprat_net::PerfEvent;
 
 use crate::cables::Cables;
 use crate::ours::{Sprat, Transport};
@@ -34,7 +34,7 @@ pub struct Settings {
     /// Only chapters whose name contains this.
     pub only: Option<String>,
     /// What is counted of the operations of a breakdown, besides the time.
-    pub count: Vec<Event>,
+    pub count: Vec<PerfEvent>,
     /// Cables for paths that need one; or why there are none, as a clause.
     pub cables: Result<Cables, String>,
 }

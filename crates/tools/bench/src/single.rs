@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use sprat_client::{Client, Condition};
-use sprat_net::{counts, stamp, ticks};
+use sprat_net::{counts_events, stamp, ticks};
 use sprat_wire::op::{Request, Status};
 
 use crate::ours::{PING_BYTES, TABLE};
@@ -113,7 +113,7 @@ impl Single {
         core.submit(now, 0, request, now + DEADLINE)?;
         core.flush();
         // Where stamps count events the time is another thing.
-        let counted = counts();
+        let counted = counts_events();
         let started = if counted { ticks() } else { begun };
         let (mut last, mut longest_turn, mut ended) = (started, 0, None);
         while ended.is_none() {

@@ -13,7 +13,7 @@ use crate::peers::process::{answers, free_loopback_addr};
 use crate::peers::redis::RespWait;
 use crate::peers::stream::Pipelined;
 use crate::peers::{Endpoint, Peer, Process};
-use sprat_measure::target::Target;
+use sprat_measure::target::LoadTarget;
 
 /// Longest a server may take to become ready, replay of its log included.
 pub(crate) const READY_LIMIT: Duration = Duration::from_secs(120);
@@ -90,7 +90,7 @@ pub trait Server {
     ///
     /// # Errors
     /// When they cannot be opened.
-    fn connect(&self, connections: usize) -> Result<Box<dyn Target>>;
+    fn connect(&self, connections: usize) -> Result<Box<dyn LoadTarget>>;
 
     /// Kills it (SIGKILL), starts it again on the same data, and waits until it answers; returns
     /// how long that took from its start.
@@ -232,7 +232,7 @@ impl Server for RedisGroup {
         self.process.pid()
     }
 
-    fn connect(&self, connections: usize) -> Result<Box<dyn Target>> {
+    fn connect(&self, connections: usize) -> Result<Box<dyn LoadTarget>> {
         Ok(match self.count {
             1 => Box::new(Pipelined::connect("redis", RespWait::<1>, &self.endpoint, connections)?),
             _ => Box::new(Pipelined::connect("redis", RespWait::<3>, &self.endpoint, connections)?),
@@ -342,7 +342,7 @@ impl Server for LocalServer {
         self.process.pid()
     }
 
-    fn connect(&self, connections: usize) -> Result<Box<dyn Target>> {
+    fn connect(&self, connections: usize) -> Result<Box<dyn LoadTarget>> {
         self.peer.connect(connections)
     }
 

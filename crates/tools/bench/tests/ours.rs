@@ -2,8 +2,8 @@
 
 use sprat_bench::ours::{Connection, Sockets, connect, forget};
 use sprat_client::{Client, Condition, Mode, Options};
-use sprat_measure::load::{Plan, Workload, preload, run};
-use sprat_measure::target::{Target, Wait};
+use sprat_measure::load::{LoadPlan, Workload, preload, run};
+use sprat_measure::target::{LoadTarget, Wait};
 use sprat_net::ticks;
 use sprat_store::server::{Durability, Server, ServerOptions};
 use sprat_wire::op::{Answer, Request, Status};
@@ -29,13 +29,13 @@ fn server(listen: &str) -> (Server, tempfile::TempDir) {
 fn count_failures(target: &mut Connection, clients: usize, depth: usize, wait: Wait) -> u64 {
     let workload = Workload { read_share: 0.5, ..Workload::reads(KEYS, 100) };
     preload(target, &workload).expect("filled");
-    let plan = Plan {
+    let plan = LoadPlan {
         clients,
         depth,
         warm_up: Duration::ZERO,
         duration: Duration::from_secs(60),
         max_ops: Some(OPERATIONS),
-        ..Plan::one_client(workload, wait)
+        ..LoadPlan::one_client(workload, wait)
     };
     let measured = run(target, &plan).expect("a run");
     assert!(measured.latencies.count() >= OPERATIONS);
@@ -80,11 +80,11 @@ fn a_key_that_is_missing_is_a_miss_and_no_error() {
     let (server, _folder) = server("fast+udp:host=127.0.0.1,port=0");
     let options = reach(server.coordinator.to_string());
     let mut target = connect(&options, 1, Sockets::Each, Mode::Adaptive).expect("a connection");
-    let plan = Plan {
+    let plan = LoadPlan {
         warm_up: Duration::ZERO,
         duration: Duration::from_secs(60),
         max_ops: Some(100),
-        ..Plan::one_client(Workload::reads(KEYS, 100), Wait::Sleep)
+        ..LoadPlan::one_client(Workload::reads(KEYS, 100), Wait::Sleep)
     };
     let measured = run(&mut target, &plan).expect("a run");
     assert!(

@@ -200,7 +200,7 @@ pub(super) fn lost_before(device: &RawDevice) -> u64 {
 
 /// Frames that the device had taken, and that did not leave.
 pub(super) fn lost_behind(device: &RawDevice) -> u64 {
-    device.state().unsent + device.forgotten()
+    device.state().unsent + device.discarded()
 }
 
 /// That the device is no more.

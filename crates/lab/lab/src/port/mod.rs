@@ -171,7 +171,7 @@ impl Port {
     pub fn turn(&self) -> Result<(), PortError> {
         match &self.kind {
             Kind::Device(device) => {
-                lock(device).turn().map_err(|error| device::gone(&self.name, error))
+                lock(device).poll().map_err(|error| device::gone(&self.name, error))
             }
             _ => Ok(()),
         }

@@ -148,7 +148,7 @@ impl Server {
     /// or wait for ever.
     pub(super) fn mend(&mut self, now: Nanos) {
         self.spoilt_until = None;
-        self.disk.spare();
+        self.disk.clear_faults();
         self.disk.set_capacity(u64::MAX);
         if self.process.is_some() {
             self.crash(now, true);

@@ -31,7 +31,7 @@ use pace::Pace;
 use recoveries::Recoveries;
 use sprat_disk::Disk;
 use sprat_log::{Full, Log, Ref};
-use sprat_net::{Count, Figure, Nanos};
+use sprat_net::{EventCounter, Figure, Nanos};
 use sprat_rpc::{CallFailure, CallId, Handler, Outcome, RequestId, Response, Who};
 use sprat_wire::certificate::Certificate;
 use sprat_wire::once::KEPT_FOR;
@@ -196,7 +196,7 @@ impl<D: Disk> Master<D> {
     /// which is to be the node's. Its counters then tell means in thousandths
     /// (`request_events_milli`), the counting itself taken off, in place of times.
     #[must_use]
-    pub fn counted(self, count: Count) -> Self {
+    pub fn counted(self, count: EventCounter) -> Self {
         Self { timing: Some(Timing::new(Some(count))), ..self }
     }
 

@@ -1,7 +1,7 @@
 //! A master that is timed: how long requests were its own, how long its rounds took, and how its
 //! thread fared.
 
-use sprat_net::{Count, Laps, Scale, ThreadAccount, stamp};
+use sprat_net::{EventCounter, RecentSamples, Scale, ThreadAccount, stamp};
 
 /// How far a request has come.
 #[derive(Clone, Copy, Debug)]
@@ -36,7 +36,7 @@ const EVENTS: [(&str, u64); 4] = [
 /// What `--timed` keeps, and `--counted`.
 #[derive(Debug)]
 pub(super) struct Timing {
-    requests: Laps,
+    requests: RecentSamples,
     /// Requests timed, whole and in stages.
     seen: u64,
     /// Whether the frame at hand brought a request: of a long one its end, and no grant for a long
@@ -46,10 +46,10 @@ pub(super) struct Timing {
     /// hold the stamps too.
     staged: bool,
     marks: [u64; STAGES.len()],
-    stages: [Laps; STAGES.len()],
+    stages: [RecentSamples; STAGES.len()],
     scale: Scale,
     /// What stamps count instead of time.
-    count: Option<Count>,
+    count: Option<EventCounter>,
     longest_round: u64,
     /// The round that tells these counters is work that nobody else's request waits for.
     told: bool,
@@ -57,9 +57,9 @@ pub(super) struct Timing {
 
 impl Timing {
     /// Stamps tell the time, or what `count` counts. Takes 20 ms.
-    pub(super) fn new(count: Option<Count>) -> Self {
+    pub(super) fn new(count: Option<EventCounter>) -> Self {
         Self {
-            requests: Laps::default(),
+            requests: RecentSamples::default(),
             seen: 0,
             entered: false,
             staged: false,
@@ -135,14 +135,14 @@ impl Timing {
                 counters.extend(stages.map(|(&name, stage)| (name, self.nanos(stage.median()))));
             }
             Some(count) => {
-                let events = |laps: &Laps, pairs| events_milli(laps, pairs * count.cost());
+                let events = |laps: &RecentSamples, pairs| events_milli(laps, pairs * count.cost());
                 counters.push(("request_events_milli", events(&self.requests, 1)));
                 let stages = EVENTS.iter().zip(&self.stages);
                 counters.extend(stages.map(|(&(name, pairs), stage)| (name, events(stage, pairs))));
             }
         }
         self.requests.clear();
-        self.stages.iter_mut().for_each(Laps::clear);
+        self.stages.iter_mut().for_each(RecentSamples::clear);
         self.longest_round = 0;
         self.told = true;
         counters
@@ -165,7 +165,7 @@ impl Timing {
     clippy::cast_sign_loss,
     reason = "a mean of counts below 2^32"
 )]
-fn events_milli(laps: &Laps, cost: u64) -> u64 {
+fn events_milli(laps: &RecentSamples, cost: u64) -> u64 {
     ((laps.mean() - cost as f64) * 1000.0) as u64
 }
 
@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn counts_are_told_without_the_counting() {
-        let mut laps = Laps::default();
+        let mut laps = RecentSamples::default();
         assert_eq!(events_milli(&laps, 0), 0);
         [12, 13].into_iter().for_each(|events| laps.push(events));
         assert_eq!(

@@ -31,8 +31,8 @@ use crate::node::{Node, Service};
 use error::End;
 use run::{Runner, Stop};
 use seed::random;
-use sprat_net::bypass::Share;
-use sprat_net::{AnyDriver, Host, Locator, Locators, Policy, Role};
+use sprat_net::bypass::DeviceShare;
+use sprat_net::{AnyDriver, DriverRole, Host, Locator, Locators, Policy};
 use sprat_rpc::Config;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -109,7 +109,7 @@ struct Seat {
     /// Core that its thread is pinned to.
     core: Option<usize>,
     /// Its part of a device that several nodes share.
-    share: Option<Share>,
+    share: Option<DeviceShare>,
 }
 
 /// A node of a running server.
@@ -400,7 +400,7 @@ impl Server {
             let service = make(runner.begun())?;
             let driver = match share {
                 Some(share) => AnyDriver::open_share(&locator, share)?,
-                None => AnyDriver::open(&locator, Role::Listen)?,
+                None => AnyDriver::open(&locator, DriverRole::Listen)?,
             };
             let bound = driver.advertised(&locator);
             let mut node = Node::new(driver, service, &Config::default(), random());

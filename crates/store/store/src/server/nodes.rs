@@ -10,7 +10,7 @@ use crate::coordinator::{Catalog, MetadataMemory};
 use crate::data_dir::{DataDir, Identity};
 use crate::master::Outbox;
 use crate::restart::Tables;
-use sprat_net::bypass::{Share, shares};
+use sprat_net::bypass::{DeviceShare, shares};
 use sprat_net::{Locator, Nanos, Policy, Transport};
 use std::sync::mpsc::{Sender, channel};
 
@@ -48,7 +48,7 @@ impl Server {
         &mut self,
         options: &ServerOptions,
         at: usize,
-        (listen, share): (&Locator, Option<Share>),
+        (listen, share): (&Locator, Option<DeviceShare>),
         mut dir: Option<DataDir>,
         ended: &Sender<End>,
     ) -> Result<(Outbox, Stop), ServerError> {

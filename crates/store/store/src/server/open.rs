@@ -11,7 +11,7 @@ use crate::replication::Replicator;
 use crate::restart::{self, Tables};
 use sprat_disk::{Access, FileDisk, OpenError};
 use sprat_log::{Config, Log};
-use sprat_net::{Count, Event, Mode};
+use sprat_net::{EventCounter, Mode, PerfEvent};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -69,7 +69,7 @@ pub struct ServerOptions {
     /// Whether requests are timed on their way through the server.
     pub timed: bool,
     /// What is counted of requests, instead of the time.
-    pub counted: Option<Event>,
+    pub counted: Option<PerfEvent>,
     /// Whom it lets in, and who it is to others.
     pub guard: Guard,
     /// How often this process was declared dead before, and began anew.
@@ -276,8 +276,9 @@ fn finish(
     master: Master<FileDisk>,
 ) -> Result<Master<FileDisk>, ServerError> {
     Ok(match options.counted {
-        Some(event) => master
-            .counted(Count::start(event).map_err(ServerError::system("count what requests do"))?),
+        Some(event) => master.counted(
+            EventCounter::start(event).map_err(ServerError::system("count what requests do"))?,
+        ),
         None if options.timed => master.timed(),
         None => master,
     })

@@ -1,7 +1,7 @@
 //! The loop of a real node: the clock, the waiting, the end.
 
 use crate::node::{Node, Service};
-use sprat_net::{AnyDriver, Driver as _, Idle, Nanos, Policy, Sources, Step, Waker, ticks};
+use sprat_net::{AnyDriver, Driver as _, Idle, IdleStep, Nanos, Policy, Sources, Waker, ticks};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -120,7 +120,7 @@ impl Runner {
             node.driver().sources(&mut sources);
             (node.next_deadline().min(now + LOOK_AROUND).min(until), sources)
         })?;
-        if step == Step::Sleep {
+        if step == IdleStep::Sleep {
             self.began = 0;
         }
         Ok(())

@@ -31,7 +31,7 @@ fn lives(seed: u64, durability: Durability, ending: Ending) {
         }
         let opened = open(control.open().expect("closed"), &options);
         if ending == Ending::Either {
-            control.spare();
+            control.clear_faults();
         }
         let (mut backup, report, segments, newest) = match opened {
             Ok(opened) => opened,
@@ -93,7 +93,7 @@ fn end(control: &MemControl, ending: Ending, random: &mut Chance) {
     } else {
         control.kill()
     }
-    control.spare();
+    control.clear_faults();
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn a_start_that_fails_after_growth_was_interrupted_leaves_a_log_that_opens() {
             .err()
             .expect("the disk fails");
         control.crash();
-        control.spare();
+        control.clear_faults();
         let (_, _, segments, newest) =
             open(control.open().expect("closed"), &options(Durability::Sync)).unwrap();
         log.check(&segments, newest, true);

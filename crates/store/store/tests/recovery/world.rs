@@ -4,7 +4,7 @@
 use crate::recovery::ended::Ended;
 use sprat_disk::{MemControl, MemDisk};
 use sprat_log::{Config, Durability, Log};
-use sprat_net::{AnyDriver, Driver as _, Fate, Hub, HubOptions, Mem, Nanos};
+use sprat_net::{AnyDriver, Delivery, Driver as _, Hub, HubOptions, Mem, Nanos};
 use sprat_rpc::{Config as RpcConfig, Endpoint, SessionId};
 use sprat_store::master::{Assigned, Command, Master, Outbox, inbox};
 use sprat_store::member::Member as Both;
@@ -67,7 +67,7 @@ impl World {
         let known = Rc::clone(&cut);
         hub.set_policy(move |flight| {
             let is_cut = [flight.from, flight.to].iter().any(|end| known.borrow().contains(end));
-            if is_cut { Fate::Drop } else { Fate::Deliver(Duration::from_micros(2)) }
+            if is_cut { Delivery::Drop } else { Delivery::Deliver(Duration::from_micros(2)) }
         });
         let (now, config) = (Nanos(0), RpcConfig::default());
         let mut driver = hub.port(address(100)).unwrap();

@@ -233,7 +233,7 @@ fn lives(seed: u64, durability: Durability, endings: &[Ending]) {
             Ending::Close => world.close(),
         }
         model.under_way.clear();
-        control.spare();
+        control.clear_faults();
     }
 }
 

@@ -35,7 +35,7 @@ fn a_disk_that_fails_ends_writing_and_not_reading() {
         );
         drop(world);
         control.kill();
-        control.spare();
+        control.clear_faults();
         let (mut world, report) = open(&control, Durability::Sync);
         assert_eq!(report.damaged, []);
         let len = usize::try_from(report.bytes).unwrap() - 900;

@@ -5,7 +5,7 @@ use crate::replication::client::{Client, removes, value};
 use sprat_chance::xorshift;
 use sprat_disk::MemDisk;
 use sprat_log::{Config, Durability, Log};
-use sprat_net::{AnyDriver, Fate, Hub, HubOptions, Nanos};
+use sprat_net::{AnyDriver, Delivery, Hub, HubOptions, Nanos};
 use sprat_rpc::Config as RpcConfig;
 use sprat_store::master::{Assigned, Command, Master, Outbox, inbox};
 use sprat_store::node::{Node, Service};
@@ -104,9 +104,9 @@ impl World {
         hub.set_policy(move |_| {
             let draw = draw(&mut chance, 1000);
             if draw < 3 {
-                Fate::Drop
+                Delivery::Drop
             } else {
-                Fate::Deliver(Duration::from_nanos(2_000 + draw * 10))
+                Delivery::Deliver(Duration::from_nanos(2_000 + draw * 10))
             }
         });
         let config =

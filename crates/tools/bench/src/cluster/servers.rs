@@ -11,7 +11,7 @@ use crate::ours::{Sockets, TABLE, connect};
 use crate::peers::Process;
 use crate::peers::process::free_loopback_addr;
 use crate::system::{Durability, READY_LIMIT, Server, Setup, System, own_folder};
-use sprat_measure::target::Target;
+use sprat_measure::target::LoadTarget;
 use sprat_measure::usage;
 
 /// How long an operation may take, a death and the recovery from it included.
@@ -204,7 +204,7 @@ impl Server for Cluster {
         self.servers[0].as_ref().map_or(0, Process::pid)
     }
 
-    fn connect(&self, connections: usize) -> Result<Box<dyn Target>> {
+    fn connect(&self, connections: usize) -> Result<Box<dyn LoadTarget>> {
         self.client()?.create_table(TABLE)?;
         Ok(Box::new(connect(&self.client_options(), connections, Sockets::Each, Mode::Sleep)?))
     }

@@ -32,7 +32,7 @@ use crate::ours::{Sprat, SpratServer, Transport, forget};
 use crate::scenarios::Lab;
 use crate::single::{Objects, Single};
 use sprat_measure::cpu::{Fifo, Pinned};
-use sprat_measure::jitter::{Jitter, Meter, Place, meter};
+use sprat_measure::jitter::{Jitter, Meter, MeterPlacement, meter};
 use sprat_measure::machine::Machine;
 
 /// Most bytes of an object.
@@ -143,9 +143,9 @@ pub fn measure(
     let machine = Machine::describe();
     let mut paths = start(settings, over, progress)?;
     let places = [
-        Place { core: lab.client_core, fifo: lab.client_fifo },
+        MeterPlacement { core: lab.client_core, fifo: lab.client_fifo },
         // Of a cluster that runs elsewhere, or anywhere, the core is not known.
-        Place { core: lab.setup.core, fifo: None },
+        MeterPlacement { core: lab.setup.core, fifo: None },
     ];
     let places = if matches!(over, Over::Own(..)) && lab.setup.core.is_some() {
         &places[..]
@@ -155,7 +155,7 @@ pub fn measure(
     progress("the jitter meter, without the store");
     let before = meter(places, METERED)?;
     let beside = spare_core(lab)
-        .map(|core| Meter::start(Place { core: Some(core), fifo: None }))
+        .map(|core| Meter::start(MeterPlacement { core: Some(core), fifo: None }))
         .transpose()?;
     take_turns(settings, &mut paths, progress)?;
     let beside = beside.map(Meter::stop).transpose()?;

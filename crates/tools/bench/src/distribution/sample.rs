@@ -215,7 +215,7 @@ impl Samples {
     fn less(&self, taken: impl Fn(Cause) -> bool) -> Option<Latencies> {
         let mut apart = Latencies::new();
         self.examined.iter().filter(|one| taken(one.1)).for_each(|&(ns, _)| apart.record(ns));
-        self.latencies.less(&apart)
+        self.latencies.without(&apart)
     }
 
     /// The share of operations that are set apart, 0 to 1.

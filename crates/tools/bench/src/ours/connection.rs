@@ -12,7 +12,7 @@ use sprat_net::{Idle, Nanos, Policy, Sources};
 use sprat_wire::op::{Answer, Request, Status};
 
 use super::{Sockets, TABLE, set_stopped};
-use sprat_measure::target::{Completion, Op, Outcome, Target};
+use sprat_measure::target::{Completion, LoadTarget, Op, Outcome};
 
 /// Longest an operation may take.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -259,7 +259,7 @@ fn outcome(answer: Result<Answer<'_>, Error>, failure: &mut Option<String>) -> O
     Outcome::Error
 }
 
-impl Target for Connection {
+impl LoadTarget for Connection {
     fn name(&self) -> &str {
         &self.name
     }

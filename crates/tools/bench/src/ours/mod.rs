@@ -11,14 +11,14 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use rustix::process::{Pid, Signal, kill_process};
 use sprat_client::{Client, Error, Identity, Mode, Options, Table};
-use sprat_net::Event;
+use sprat_net::PerfEvent;
 use tempfile::TempDir;
 
 use crate::cables::Cable;
 use crate::peers::Process;
 use crate::peers::process::free_loopback_addr;
 use crate::system::{Durability, READY_LIMIT, Server, Setup, System, own_folder};
-use sprat_measure::target::Target;
+use sprat_measure::target::LoadTarget;
 
 pub(crate) use connection::PING_BYTES;
 pub use connection::{Connection, connect};
@@ -127,7 +127,7 @@ pub struct Sprat {
     client: Mode,
     sockets: Sockets,
     timed: bool,
-    counted: Option<Event>,
+    counted: Option<PerfEvent>,
     members: Option<Members>,
 }
 
@@ -176,7 +176,7 @@ impl Sprat {
 
     /// The same; its server counts `event` in requests, and tells.
     #[must_use]
-    pub fn counted(self, event: Event) -> Self {
+    pub fn counted(self, event: PerfEvent) -> Self {
         Self { counted: Some(event), ..self }
     }
 
@@ -346,7 +346,7 @@ impl Server for SpratServer {
         self.process().pid()
     }
 
-    fn connect(&self, connections: usize) -> Result<Box<dyn Target>> {
+    fn connect(&self, connections: usize) -> Result<Box<dyn LoadTarget>> {
         self.set_parked(false);
         let Sprat { sockets, client, server, .. } = self.settings;
         let target = connect(&self.client_options(), connections, sockets, client)?;

@@ -36,8 +36,8 @@ pub use utilisation::{BESIDE_RATE, Utilisation, utilisation};
 
 use crate::system::{Durability, Server, Setup, System};
 use sprat_measure::cpu::Fifo;
-use sprat_measure::load::{Plan, Results};
-use sprat_measure::target::Target;
+use sprat_measure::load::{LoadPlan, Results};
+use sprat_measure::target::LoadTarget;
 
 /// Length of the values most scenarios use, bytes.
 pub const VALUE_BYTES: usize = 100;
@@ -95,8 +95,8 @@ impl Lab {
     }
 
     /// The load's times are the lab's.
-    fn timed(&self, plan: Plan) -> Plan {
-        Plan { warm_up: self.warm_up, duration: self.duration, ..plan }
+    fn timed(&self, plan: LoadPlan) -> LoadPlan {
+        LoadPlan { warm_up: self.warm_up, duration: self.duration, ..plan }
     }
 }
 
@@ -108,9 +108,9 @@ impl Default for Lab {
 
 /// A target with what it needs to stay alive.
 struct Loaded {
-    target: Box<dyn Target>,
+    target: Box<dyn LoadTarget>,
     label: String,
-    plan: Plan,
+    plan: LoadPlan,
     server: Option<Box<dyn Server>>,
 }
 
@@ -119,7 +119,7 @@ fn load(
     systems: &[&dyn System],
     setup: &Setup,
     connections: usize,
-    plan: &Plan,
+    plan: &LoadPlan,
 ) -> Result<Vec<Loaded>> {
     let offering = systems.iter().filter(|system| system.offers(setup.durability));
     let loaded = offering.map(|system| {

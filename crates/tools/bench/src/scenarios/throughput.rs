@@ -5,7 +5,7 @@ use sprat_measure::load::Results;
 
 use super::{Lab, VALUE_BYTES, load, measure};
 use crate::system::System;
-use sprat_measure::load::{Arrivals, Choice, Pace, Plan, Workload};
+use sprat_measure::load::{Arrivals, KeyDistribution, LoadPlan, Pace, Workload};
 use sprat_measure::target::Wait;
 use sprat_units::figure;
 
@@ -19,14 +19,14 @@ pub struct Mix {
     /// Share of reads, 0 to 1.
     pub read_share: f64,
     /// How keys are drawn.
-    pub choice: Choice,
+    pub key_distribution: KeyDistribution,
 }
 
 impl Mix {
     /// Reads only, uniformly.
     #[must_use]
     pub fn reads(connections: usize, depth: usize) -> Self {
-        Self { connections, depth, read_share: 1.0, choice: Choice::Uniform }
+        Self { connections, depth, read_share: 1.0, key_distribution: KeyDistribution::Uniform }
     }
 
     /// Writes only, uniformly.
@@ -35,10 +35,15 @@ impl Mix {
         Self { read_share: 0.0, ..Self::reads(connections, depth) }
     }
 
-    fn plan(self, lab: &Lab) -> Plan {
-        let Self { connections, depth, read_share, choice } = self;
-        let workload = Workload { read_share, choice, ..Workload::reads(lab.keys, VALUE_BYTES) };
-        Plan { clients: connections, depth, ..lab.timed(Plan::one_client(workload, Wait::Spin)) }
+    fn plan(self, lab: &Lab) -> LoadPlan {
+        let Self { connections, depth, read_share, key_distribution } = self;
+        let workload =
+            Workload { read_share, key_distribution, ..Workload::reads(lab.keys, VALUE_BYTES) };
+        LoadPlan {
+            clients: connections,
+            depth,
+            ..lab.timed(LoadPlan::one_client(workload, Wait::Spin))
+        }
     }
 }
 
@@ -65,7 +70,7 @@ pub fn throughput(lab: &Lab, systems: &[&dyn System], mix: Mix) -> Result<Result
 /// # Errors
 /// When a system cannot be started or breaks.
 pub fn offered(lab: &Lab, systems: &[&dyn System], mix: Mix, rate: f64) -> Result<Results> {
-    let plan = Plan { pace: Pace::Open { rate, arrivals: Arrivals::Poisson }, ..mix.plan(lab) };
+    let plan = LoadPlan { pace: Pace::Open { rate, arrivals: Arrivals::Poisson }, ..mix.plan(lab) };
     let loaded = load(systems, &lab.in_memory(), mix.connections, &plan)?;
     let (reads, connections, rate) = (mix.read_share * 100.0, mix.connections, figure::rate(rate));
     let title = format!(

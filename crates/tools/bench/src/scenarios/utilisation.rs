@@ -9,8 +9,8 @@ use serde::Serialize;
 use super::{Lab, Loaded, VALUE_BYTES, measure};
 use crate::ours::{Sprat, SpratServer};
 use crate::system::{Durability, Server, Setup};
-use sprat_measure::load::{Plan, Workload, preload_range, run};
-use sprat_measure::target::{Completion, Op, Target, Wait};
+use sprat_measure::load::{LoadPlan, Workload, preload_range, run};
+use sprat_measure::target::{Completion, LoadTarget, Op, Wait};
 
 /// Memory of the servers filled, bytes: many segments even in the tenth that stays free.
 const MEMORY: u64 = 768 << 20;
@@ -65,9 +65,10 @@ pub fn utilisation(lab: &Lab, system: &Sprat) -> Result<Utilisation> {
     let mut loaded = Vec::new();
     for (filled, label) in [(&half, "50 % full"), (&full, "90 % full")] {
         let mut target = filled.server.connect(1)?;
-        let plan = Plan {
+        let plan = LoadPlan {
             depth: DEPTH,
-            ..lab.timed(Plan::one_client(Workload::writes(filled.keys, VALUE_BYTES), Wait::Spin))
+            ..lab
+                .timed(LoadPlan::one_client(Workload::writes(filled.keys, VALUE_BYTES), Wait::Spin))
         };
         age(target.as_mut(), filled, &plan)?;
         loaded.push(Loaded { target, label: label.to_owned(), plan, server: None });
@@ -84,7 +85,7 @@ pub fn utilisation(lab: &Lab, system: &Sprat) -> Result<Utilisation> {
         [(&roomy, "25 % full, no cleaning", 0), (&full, "90 % full, cleaning", burst)]
     {
         let plan =
-            lab.timed(Plan::one_client(Workload::reads(filled.keys, VALUE_BYTES), Wait::Spin));
+            lab.timed(LoadPlan::one_client(Workload::reads(filled.keys, VALUE_BYTES), Wait::Spin));
         let writes = filled.server.connect(1)?;
         let mut target =
             Box::new(Beside::new(filled.server.connect(1)?, writes, filled.keys, burst));
@@ -118,10 +119,10 @@ fn fill(lab: &Lab, system: &Sprat, share: f64) -> Result<Filled> {
 }
 
 /// Overwrites until the cleaner has come to its steady state.
-fn age(target: &mut dyn Target, filled: &Filled, plan: &Plan) -> Result<()> {
+fn age(target: &mut dyn LoadTarget, filled: &Filled, plan: &LoadPlan) -> Result<()> {
     let writes = whole(filled.free_bytes as f64 * AGEING / filled.log_bytes);
     target.set_active(true);
-    let plan = Plan {
+    let plan = LoadPlan {
         warm_up: Duration::ZERO,
         duration: AGEING_LIMIT,
         max_ops: Some(writes),
@@ -160,8 +161,8 @@ fn whole(value: f64) -> u64 {
 /// A target whose reads are the load, beside overwrites at a rate of their own that the load does
 /// not see.
 struct Beside {
-    reads: Box<dyn Target>,
-    writes: Box<dyn Target>,
+    reads: Box<dyn LoadTarget>,
+    writes: Box<dyn LoadTarget>,
     keys: u64,
     chance: sprat_chance::Chance,
     value: Vec<u8>,
@@ -176,7 +177,7 @@ struct Beside {
 }
 
 impl Beside {
-    fn new(reads: Box<dyn Target>, writes: Box<dyn Target>, keys: u64, burst: u64) -> Self {
+    fn new(reads: Box<dyn LoadTarget>, writes: Box<dyn LoadTarget>, keys: u64, burst: u64) -> Self {
         Self {
             reads,
             writes,
@@ -231,7 +232,7 @@ impl Beside {
     }
 }
 
-impl Target for Beside {
+impl LoadTarget for Beside {
     fn name(&self) -> &str {
         self.reads.name()
     }

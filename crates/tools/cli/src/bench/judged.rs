@@ -11,7 +11,7 @@ use sprat_bench::system::Setup;
 use sprat_measure::goals;
 use sprat_measure::machine::Machine;
 use sprat_measure::report::{Report, write_json};
-use sprat_net::Event;
+use sprat_net::PerfEvent;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -121,7 +121,7 @@ pub(crate) struct BreakdownArgs {
     /// What to count by stage, besides the time: instructions, cycles, cache-misses, page-faults,
     /// task-clock [default: instructions,cycles,cache-misses].
     #[arg(long, value_name = "EVENT", value_delimiter = ',')]
-    count: Vec<Event>,
+    count: Vec<PerfEvent>,
 }
 
 /// What a turn takes where nobody sets it.
@@ -139,13 +139,13 @@ struct Special {
     objects: u64,
     full: bool,
     cables: Result<Cables, String>,
-    count: Vec<Event>,
+    count: Vec<PerfEvent>,
 }
 
 impl Default for Special {
     fn default() -> Self {
         let cables = Err("this benchmark lays no cables".to_owned());
-        Self { objects: OBJECTS, full: false, cables, count: Event::HARDWARE.to_vec() }
+        Self { objects: OBJECTS, full: false, cables, count: PerfEvent::HARDWARE.to_vec() }
     }
 }
 

@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use sprat_measure::machine::Machine;
 use sprat_measure::report::Report as Page;
-use sprat_measure::report::bars::{Bar, stacked};
+use sprat_measure::report::bars::{StackedBar, stacked};
 use sprat_measure::table::Table;
 use sprat_plan::Plan;
 use sprat_plan::power::{Cost, CostOption};
@@ -315,7 +315,7 @@ fn page(cost: &Cost, totals: &[Total], sources: &[String]) -> Page {
     }
     page.table("What is told", &told);
     page.table("What it comes to", &table(cost, totals));
-    let bar = |total: &Total| Bar {
+    let bar = |total: &Total| StackedBar {
         name: total.option.name.clone(),
         parts: vec![(0, total.purchase), (1, total.energy)],
     };
@@ -325,11 +325,11 @@ fn page(cost: &Cost, totals: &[Total], sources: &[String]) -> Page {
         digits(cost.years),
         cost.instances
     );
-    let bars: Vec<Bar> = totals.iter().map(bar).collect();
+    let bars: Vec<StackedBar> = totals.iter().map(bar).collect();
     page.figure("To buy and to run", &stacked(&title, &["to buy", "energy"], &bars, money));
-    let watts: Vec<Bar> = totals
+    let watts: Vec<StackedBar> = totals
         .iter()
-        .map(|total| Bar {
+        .map(|total| StackedBar {
             name: total.option.name.clone(),
             parts: vec![(0, total.watts_per_instance.0)],
         })

@@ -9,7 +9,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use sprat_client::Mode;
 use sprat_host::lock;
-use sprat_net::{Event, Locator, Locators, Transport};
+use sprat_net::{Locator, Locators, PerfEvent, Transport};
 use sprat_store::agent::Gone;
 use sprat_store::coordinator::etcd::EtcdPlace;
 use sprat_store::replication::MAX_COPIES;
@@ -104,7 +104,7 @@ pub(crate) struct ServerArgs {
     /// Count an event instead: its counters then tell what requests do, on the average
     /// (request_events_milli).
     #[arg(long, value_name = "EVENT", conflicts_with = "timed")]
-    counted: Option<Event>,
+    counted: Option<PerfEvent>,
 
     #[command(flatten)]
     guard: GuardArgs,
