@@ -158,7 +158,7 @@ pub(crate) fn copy(
         ..defaults
     };
     let mut copy = Fetch::new(source, &target, options).map_err(|error| exception(&error))?;
-    hosts.iter().try_for_each(|host| copy.also(host)).map_err(|error| exception(&error))?;
+    hosts.iter().try_for_each(|host| copy.add_host(host)).map_err(|error| exception(&error))?;
     let callbacks = Callbacks { progress, notice };
     let (outcome, raised) = py.detach(|| run(&copy, &callbacks));
     match (raised, outcome) {
@@ -213,7 +213,7 @@ fn listen(told: &Receiver<Event>, callbacks: &Callbacks, cancel: &Cancel) -> Opt
         });
         if let Err(error) = heard {
             raised = Some(error);
-            cancel.ask();
+            cancel.cancel();
         }
     }
 }
@@ -225,7 +225,7 @@ impl Callbacks {
             return callback.call1(py, (Progress::from(*progress),)).map(drop);
         }
         let (Some(callback), Some(text)) = (&self.notice, words(event)) else { return Ok(()) };
-        callback.call1(py, (sprat_flow::plain(&text).into_owned(),)).map(drop)
+        callback.call1(py, (sprat_flow::escape_controls(&text).into_owned(),)).map(drop)
     }
 }
 
@@ -242,7 +242,7 @@ fn words(event: &Event) -> Option<String> {
         Event::StartsOver { why } => format!("begins anew: {why}"),
         Event::Checking { bytes } => format!("reads and verifies the {bytes} B that are here"),
         Event::Failed { name, why } => format!("{name}: {why}"),
-        Event::Without { source, why } => format!("goes on without {source}: {why}"),
+        Event::HostDropped { source, why } => format!("goes on without {source}: {why}"),
         Event::Note(text) => text.clone(),
     })
 }

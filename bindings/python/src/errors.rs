@@ -4,7 +4,7 @@ use pyo3::PyErr;
 use pyo3::create_exception;
 use pyo3::exceptions::PyException;
 use sprat_flow::copy;
-use sprat_flow::file::PlaceError;
+use sprat_flow::file;
 
 create_exception!(sprat.flow, Error, PyException, "Why a copy was not made.");
 create_exception!(sprat.flow, UsageError, Error, "What was asked for makes no sense.");
@@ -45,9 +45,9 @@ create_exception!(
 
 /// The exception of an error.
 pub(crate) fn exception(error: &copy::Error) -> PyErr {
-    let text = sprat_flow::plain(&error.to_string()).into_owned();
+    let text = sprat_flow::escape_controls(&error.to_string()).into_owned();
     match error {
-        copy::Error::Usage(_) | copy::Error::Place(PlaceError::NoName(_)) => {
+        copy::Error::Usage(_) | copy::Error::Destination(file::DestinationError::NoName(_)) => {
             UsageError::new_err(text)
         }
         copy::Error::NotFound { .. } => NotFound::new_err(text),
@@ -57,12 +57,12 @@ pub(crate) fn exception(error: &copy::Error) -> PyErr {
         copy::Error::Protocol { .. } => ProtocolError::new_err(text),
         copy::Error::Changed { .. } => Changed::new_err(text),
         copy::Error::Corrupt { .. } => Corrupt::new_err(text),
-        copy::Error::Place(PlaceError::Exists(_) | PlaceError::Other { .. }) => {
-            Exists::new_err(text)
-        }
+        copy::Error::Destination(
+            file::DestinationError::Exists(_) | file::DestinationError::Other { .. },
+        ) => Exists::new_err(text),
         copy::Error::Refused { .. }
         | copy::Error::Sink(_)
-        | copy::Error::Place(PlaceError::Io { .. })
+        | copy::Error::Destination(file::DestinationError::Io { .. })
         | copy::Error::File { .. } => DestinationError::new_err(text),
         // Only who raised something in a callback, or pressed Ctrl-C, stops a copy; and what was
         // raised is told instead.

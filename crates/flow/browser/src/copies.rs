@@ -1,9 +1,9 @@
 //! One download, in a thread of its own.
 
 use super::protocol::{Code, FileName, Id, Report};
-use sprat_flow::Recent;
+use sprat_flow::RecentRate;
 use sprat_flow::copy::{Error, Event, Fetch, Outcome};
-use sprat_flow::file::PlaceError;
+use sprat_flow::file::DestinationError;
 use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ pub(super) struct Teller<'a> {
     id: &'a Id,
     name: &'a FileName,
     reports: &'a SyncSender<Report>,
-    recent: Recent,
+    recent: RecentRate,
     told: Option<Instant>,
     verified: bool,
 }
@@ -23,7 +23,7 @@ pub(super) struct Teller<'a> {
 impl<'a> Teller<'a> {
     /// Of the download that is to get this name.
     pub(super) fn new(id: &'a Id, name: &'a FileName, reports: &'a SyncSender<Report>) -> Self {
-        Self { id, name, reports, recent: Recent::default(), told: None, verified: false }
+        Self { id, name, reports, recent: RecentRate::default(), told: None, verified: false }
     }
 
     /// Makes the copy; gives the last report, which is the caller's to send. None: it was stopped.
@@ -41,7 +41,7 @@ impl<'a> Teller<'a> {
     fn event(&mut self, event: &Event) {
         let note = match event {
             Event::Opened { length, verified, resumed, .. } => {
-                (self.recent, self.verified) = (Recent::default(), *verified);
+                (self.recent, self.verified) = (RecentRate::default(), *verified);
                 let (id, name) = (self.id.clone(), self.name.clone());
                 // The browser may have gone: then there is nobody to tell, and the host is about to
                 // end.
@@ -81,7 +81,7 @@ impl<'a> Teller<'a> {
             Event::StartsOver { why } => format!("begins anew: {why}"),
             Event::Checking { .. } => "reads and verifies what is here".to_owned(),
             Event::Failed { name, why } => format!("{name}: {why}"),
-            Event::Without { source, why } => format!("goes on without {source}: {why}"),
+            Event::HostDropped { source, why } => format!("goes on without {source}: {why}"),
             Event::Note(text) => text.clone(),
         };
         let _ = self.reports.try_send(Report::Note { id: self.id.clone(), text: note.into() });
@@ -119,10 +119,12 @@ pub(super) fn judge(error: Error) -> (Code, String) {
             (Code::Changed, format!("it changes while it is fetched: {why}"))
         }
         Error::Corrupt { why, .. } => (Code::Corrupt, why),
-        Error::Place(PlaceError::Exists(path) | PlaceError::Other { path, .. }) => {
+        Error::Destination(
+            DestinationError::Exists(path) | DestinationError::Other { path, .. },
+        ) => {
             (Code::Exists, format!("there is another file now at {}; move it away", path.display()))
         }
-        Error::Place(_) | Error::Sink(_) | Error::File { .. } => {
+        Error::Destination(_) | Error::Sink(_) | Error::File { .. } => {
             (Code::Unwritable, error.to_string())
         }
         Error::Cancelled => (Code::Unreachable, "stopped".to_owned()),

@@ -8,7 +8,7 @@
 use super::copies::{Teller, judge};
 use super::protocol::{Code, FileName, Id, PROTOCOL, Report, Request, Source, frame};
 use sprat_flow::copy::{self, Fetch, MAX_STREAMS, Options};
-use sprat_flow::file::Place;
+use sprat_flow::file::Destination;
 use sprat_flow::journal;
 use sprat_http::Cancel;
 use std::collections::{BTreeMap, VecDeque};
@@ -146,7 +146,7 @@ impl Host {
             }
         };
         for running in self.running.values() {
-            running.cancel.ask();
+            running.cancel.cancel();
         }
         while !self.running.is_empty() {
             if let Told::Ended(id, report) = told.recv().expect("we have a sender ourselves") {
@@ -251,7 +251,7 @@ impl Host {
     fn cancel(&mut self, id: Id, discard: bool) {
         if let Some(running) = self.running.get_mut(&id) {
             running.discard = discard;
-            running.cancel.ask();
+            running.cancel.cancel();
         } else if let Some(at) = self.waiting.iter().position(|one| one.id == id) {
             let waiting = self.waiting.remove(at).expect("it was found there");
             match waiting.name.filter(|_| discard) {
@@ -279,7 +279,7 @@ impl Host {
             return self.refuse(Some(id), format!("another download writes {}", name.as_str()));
         }
         let discarded =
-            Place::of(&self.folder.join(name.as_str())).and_then(|place| place.discard());
+            Destination::new(&self.folder.join(name.as_str())).and_then(|place| place.discard());
         match discarded {
             Ok(()) => self.report(Report::Stopped { id, discarded: true }),
             Err(error) => self.refuse(Some(id), error.to_string()),
@@ -295,7 +295,7 @@ impl Host {
         let (inbox, address) = (self.inbox.clone(), source.address());
         spawn("sprat-probe", move || {
             let options = Options { patience: PROBE_PATIENCE, ..Options::default() };
-            let verified = copy::look(&address, &options).is_ok_and(|look| look.verified);
+            let verified = copy::probe(&address, &options).is_ok_and(|look| look.verified);
             let _ = inbox.send(Told::Probed(Report::Probed { id, verified }));
         })
     }
@@ -327,7 +327,7 @@ impl Host {
 /// Whether a new download of `source` may have this name: nothing has it, or only what an earlier
 /// one from there left.
 fn is_free(folder: &Path, name: &FileName, source: &str) -> bool {
-    let Ok(place) = Place::of(&folder.join(name.as_str())) else { return false };
+    let Ok(place) = Destination::new(&folder.join(name.as_str())) else { return false };
     let there = |path: &Path| path.symlink_metadata().is_ok();
     if there(place.target()) {
         return false;

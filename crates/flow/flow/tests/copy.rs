@@ -85,7 +85,7 @@ fn a_file_that_is_there_stays() {
     let target = directory.path().join("file.bin");
     fs::write(&target, "mine").unwrap();
     let (outcome, _) = copy(&server.url(), &target, options());
-    assert!(matches!(outcome, Err(Error::Place(_))), "{outcome:?}");
+    assert!(matches!(outcome, Err(Error::Destination(_))), "{outcome:?}");
     assert_eq!(fs::read(&target).unwrap(), b"mine");
     let force = || sprat_flow::copy::Options { force: true, ..options() };
     assert!(!copy(&server.url(), &target, force()).0.unwrap().unchanged);
@@ -323,7 +323,7 @@ fn stopping_keeps_what_is_there() {
     let cancel = copying.cancel();
     let stopped = copying.run(&mut |event| {
         if matches!(event, Event::Progress(progress) if progress.done >= 3 * MIB as u64) {
-            cancel.ask();
+            cancel.cancel();
         }
     });
     assert!(matches!(stopped, Err(Error::Cancelled)), "{stopped:?}");
@@ -444,7 +444,7 @@ fn pipes_and_devices_are_neither_opened_nor_replaced() {
     for target in [pipe.as_path(), "/dev/zero".as_ref()] {
         let error = copy(&server.url(), target, force()).0.unwrap_err();
         assert!(
-            matches!(&error, Error::Place(_)) && error.to_string().contains("stays"),
+            matches!(&error, Error::Destination(_)) && error.to_string().contains("stays"),
             "{error}"
         );
     }

@@ -62,7 +62,7 @@ fn copy(
 ) -> (Result<Outcome, Error>, Vec<Event>) {
     let mut events = Vec::new();
     let outcome = Fetch::new(&sources[0], target, options).and_then(|mut copy| {
-        sources[1..].iter().try_for_each(|other| copy.also(other))?;
+        sources[1..].iter().try_for_each(|other| copy.add_host(other))?;
         copy.run(&mut |event| match event {
             Event::Progress(progress) => at(progress),
             other => events.push(other.clone()),
@@ -73,7 +73,7 @@ fn copy(
 
 fn without(events: &[Event]) -> Vec<&str> {
     let left = events.iter().filter_map(|event| match event {
-        Event::Without { source, .. } => Some(&source[..]),
+        Event::HostDropped { source, .. } => Some(&source[..]),
         _ => None,
     });
     left.collect()
@@ -287,13 +287,13 @@ fn an_interrupted_copy_goes_on_from_other_hosts() {
             Options { limit: Some(30_000_000), sync_bytes: 2 << 20, ..options() },
         )
         .unwrap();
-        copying.also(&sources[1]).unwrap();
+        copying.add_host(&sources[1]).unwrap();
         let cancel = copying.cancel();
         let enough = (8 * (round as u64 + 1)) << 20;
         let mut resumed = None;
         let outcome = copying.run(&mut |event| match event {
             Event::Opened { resumed: bytes, .. } => resumed = Some(*bytes),
-            Event::Progress(progress) if progress.done >= enough && round < 2 => cancel.ask(),
+            Event::Progress(progress) if progress.done >= enough && round < 2 => cancel.cancel(),
             _ => {}
         });
         assert!(resumed.unwrap() >= done, "{resumed:?} of {done}");
@@ -318,7 +318,7 @@ fn what_is_the_same_in_a_file_that_changed_is_not_fetched_again() {
     let cancel = copying.cancel();
     let stopped = copying.run(&mut |event| {
         if matches!(event, Event::Progress(progress) if progress.done >= 8 * MIB as u64) {
-            cancel.ask();
+            cancel.cancel();
         }
     });
     assert!(matches!(stopped, Err(Error::Cancelled)));
@@ -375,9 +375,9 @@ fn hosts_that_tell_no_values_need_a_sum() {
 fn nobody_is_named_who_cannot_be_meant() {
     let target = Path::new("/tmp/never");
     let mut copy = Fetch::new("sprat://one.example/a/file", target, options()).unwrap();
-    copy.also("two.example").unwrap();
-    copy.also("[::1]:80").unwrap();
-    copy.also("http://two.example/elsewhere").unwrap();
+    copy.add_host("two.example").unwrap();
+    copy.add_host("[::1]:80").unwrap();
+    copy.add_host("http://two.example/elsewhere").unwrap();
     for wrong in [
         "",
         "two.example",
@@ -388,15 +388,15 @@ fn nobody_is_named_who_cannot_be_meant() {
         "a b",
         "x:99999",
     ] {
-        assert!(matches!(copy.also(wrong), Err(Error::Usage(_))), "{wrong}");
+        assert!(matches!(copy.add_host(wrong), Err(Error::Usage(_))), "{wrong}");
     }
     let more = (0..20)
-        .map(|number| copy.also(&format!("host{number}.example")))
+        .map(|number| copy.add_host(&format!("host{number}.example")))
         .filter(Result::is_err)
         .count();
     assert!(more > 0, "there is a limit");
     let mut local = Fetch::new("/etc/hostname", target, options()).unwrap();
-    assert!(matches!(local.also("one.example"), Err(Error::Usage(_))));
+    assert!(matches!(local.add_host("one.example"), Err(Error::Usage(_))));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::support;
 use proptest::prelude::*;
-use sprat_flow::copy::answer::{Answer, Asked, judge};
+use sprat_flow::copy::answer::{Answer, FileRequest, judge};
 use sprat_flow::copy::{Error, Options};
 use sprat_http::client::Head;
 use std::fs;
@@ -224,7 +224,7 @@ proptest! {
         if verified { text += "Content-Type: application/vnd.sprat.verified\r\n"; }
         text += "\r\n";
         let part = from << 20..(from << 20) + bytes;
-        let asked = Asked { range: Some(part.clone()), length: Some(part.end), ..Asked::default() };
+        let asked = FileRequest { range: Some(part.clone()), length: Some(part.end), ..FileRequest::default() };
         if let Ok(Some((head, used))) = Head::parse(text.as_bytes()) {
             prop_assert_eq!(used, text.len());
             if let Answer::Bytes(start) = judge(&head, &asked) {

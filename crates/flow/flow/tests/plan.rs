@@ -2,7 +2,7 @@
 //! others up.
 
 use proptest::prelude::*;
-use sprat_flow::copy::plan::{GROUP_ATTEMPTS, Plan, Turn};
+use sprat_flow::copy::plan::{Assignment, GROUP_ATTEMPTS, Plan};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -22,9 +22,9 @@ enum Step {
 /// A lane of the model: its run, and the next group of it.
 type Going = Option<std::ops::Range<u64>>;
 
-fn begin(plan: &mut Plan, lane: usize, going: &mut [Going], now: Duration) -> Turn {
+fn begin(plan: &mut Plan, lane: usize, going: &mut [Going], now: Duration) -> Assignment {
     let turn = plan.take(lane, now);
-    if let Turn::Run(run) = &turn {
+    if let Assignment::Run(run) = &turn {
         assert!(!run.is_empty());
         going[lane] = Some(run.clone());
     }
@@ -94,8 +94,8 @@ proptest! {
             now += SECOND / 10;
             if going[0].is_none() {
                 match begin(&mut plan, 0, &mut going, now) {
-                    Turn::Over => break,
-                    Turn::Run(_) | Turn::Wait => {}
+                    Assignment::Done => break,
+                    Assignment::Run(_) | Assignment::Wait => {}
                 }
             } else if let Some(group) = step(&mut plan, 0, &mut going, Step::Right, now) {
                 fetched += 1;
@@ -122,9 +122,9 @@ proptest! {
             now = now.max(due[lane]);
             if going[lane].is_none() {
                 match begin(&mut plan, lane, &mut going, now) {
-                    Turn::Over => break,
-                    Turn::Wait => due[lane] = now + SECOND / 20,
-                    Turn::Run(_) => due[lane] = now + paces[lane],
+                    Assignment::Done => break,
+                    Assignment::Wait => due[lane] = now + SECOND / 20,
+                    Assignment::Run(_) => due[lane] = now + paces[lane],
                 }
             } else {
                 came[lane] += u64::from(step(&mut plan, lane, &mut going, Step::Right, now).is_some());
@@ -144,11 +144,11 @@ fn one_lane_gets_what_is_missing_piece_by_piece() {
     let there = [3, 4, 9].map(|group| (group, [0; 32]));
     let mut plan = Plan::new(12, &there.into(), 1);
     for run in [0..3, 5..9, 10..12] {
-        assert_eq!(plan.take(0, SECOND), Turn::Run(run.clone()));
+        assert_eq!(plan.take(0, SECOND), Assignment::Run(run.clone()));
         let last = run.end - 1;
         run.for_each(|group| assert_eq!(plan.done(0, group, SECOND), group != last));
     }
-    assert_eq!(plan.take(0, SECOND), Turn::Over);
+    assert_eq!(plan.take(0, SECOND), Assignment::Done);
     assert!(!plan.has_cut());
 }
 
@@ -157,53 +157,53 @@ fn lanes_that_are_alike_begin_with_equal_parts_of_what_is_not_large() {
     let mut plan = Plan::new(64, &BTreeMap::new(), 4).for_alike();
     for lane in 0..4 {
         let start = 16 * lane as u64;
-        assert_eq!(plan.take(lane, Duration::ZERO), Turn::Run(start..start + 16));
+        assert_eq!(plan.take(lane, Duration::ZERO), Assignment::Run(start..start + 16));
     }
     // What comes back is for whoever is first, piece by piece.
     plan.give_back(2);
-    assert_eq!(plan.take(2, Duration::ZERO), Turn::Run(32..40));
+    assert_eq!(plan.take(2, Duration::ZERO), Assignment::Run(32..40));
     // Of less they have less; of more what they would have otherwise.
     let mut small = Plan::new(10, &BTreeMap::new(), 4).for_alike();
-    assert_eq!(small.take(0, Duration::ZERO), Turn::Run(0..3));
-    assert_eq!(small.take(1, Duration::ZERO), Turn::Run(3..6));
-    assert_eq!(small.take(2, Duration::ZERO), Turn::Run(6..8));
-    assert_eq!(small.take(3, Duration::ZERO), Turn::Run(8..10));
+    assert_eq!(small.take(0, Duration::ZERO), Assignment::Run(0..3));
+    assert_eq!(small.take(1, Duration::ZERO), Assignment::Run(3..6));
+    assert_eq!(small.take(2, Duration::ZERO), Assignment::Run(6..8));
+    assert_eq!(small.take(3, Duration::ZERO), Assignment::Run(8..10));
     let mut large = Plan::new(8000, &BTreeMap::new(), 4).for_alike();
-    assert_eq!(large.take(0, Duration::ZERO), Turn::Run(0..1000));
+    assert_eq!(large.take(0, Duration::ZERO), Assignment::Run(0..1000));
 }
 
 #[test]
 fn the_tail_of_a_silent_lane_is_taken_over_and_its_last_group_twice() {
     let mut plan = Plan::new(8, &BTreeMap::new(), 3);
-    assert_eq!(plan.take(0, Duration::ZERO), Turn::Run(0..8));
-    assert_eq!(plan.take(1, SECOND / 100), Turn::Wait, "it has just begun");
+    assert_eq!(plan.take(0, Duration::ZERO), Assignment::Run(0..8));
+    assert_eq!(plan.take(1, SECOND / 100), Assignment::Wait, "it has just begun");
     // What it is at is left to it; it is not known who of both is faster: half.
-    assert_eq!(plan.take(1, 2 * SECOND), Turn::Run(4..8));
+    assert_eq!(plan.take(1, 2 * SECOND), Assignment::Run(4..8));
     assert!(plan.has_cut());
     let mut now = 2 * SECOND;
     for group in 4..8 {
         now += SECOND / 10;
         assert_eq!(plan.done(1, group, now), group < 7);
     }
-    assert_eq!(plan.take(1, now), Turn::Run(1..4), "all that can be: it is much faster");
+    assert_eq!(plan.take(1, now), Assignment::Run(1..4), "all that can be: it is much faster");
     for group in 1..4 {
         plan.done(1, group, now);
     }
-    assert_eq!(plan.take(1, now), Turn::Run(0..1));
+    assert_eq!(plan.take(1, now), Assignment::Run(0..1));
     assert_eq!(
         plan.take(2, now + SECOND / 2),
-        Turn::Wait,
+        Assignment::Wait,
         "two are enough, while one has just begun"
     );
     // The second's connection breaks: the first still has it. And the other way round.
     plan.give_back(1);
     assert_eq!(plan.left(), 0);
-    assert_eq!(plan.take(2, now + 9 * SECOND), Turn::Run(0..1));
+    assert_eq!(plan.take(2, now + 9 * SECOND), Assignment::Run(0..1));
     plan.give_back(0);
-    assert_eq!((plan.left(), plan.take(0, now)), (0, Turn::Wait));
+    assert_eq!((plan.left(), plan.take(0, now)), (0, Assignment::Wait));
     assert!(!plan.done(2, 0, now + 10 * SECOND));
     for lane in 0..3 {
-        assert_eq!(plan.take(lane, now + 10 * SECOND), Turn::Over);
+        assert_eq!(plan.take(lane, now + 10 * SECOND), Assignment::Done);
     }
 }
 
@@ -212,38 +212,42 @@ fn a_third_lane_fetches_what_two_silent_ones_hold() {
     let mut plan = Plan::new(1, &BTreeMap::new(), 4);
     for lane in 0..3 {
         let now = 2 * SECOND * u32::try_from(lane).unwrap();
-        assert_eq!(plan.take(lane, now), Turn::Run(0..1));
-        assert_eq!(plan.take(lane + 1, now + SECOND / 2), Turn::Wait, "the newest has just begun");
+        assert_eq!(plan.take(lane, now), Assignment::Run(0..1));
+        assert_eq!(
+            plan.take(lane + 1, now + SECOND / 2),
+            Assignment::Wait,
+            "the newest has just begun"
+        );
     }
     // Whoever gives up leaves it to the others, down to the last of them.
     plan.give_back(0);
     plan.give_back(2);
     assert_eq!(
         (plan.left(), plan.take(2, 5 * SECOND)),
-        (0, Turn::Run(0..1)),
+        (0, Assignment::Run(0..1)),
         "the one that is left is silent"
     );
     assert!(!plan.done(1, 0, 6 * SECOND));
     for lane in 0..4 {
-        assert_eq!(plan.take(lane, 6 * SECOND), Turn::Over);
+        assert_eq!(plan.take(lane, 6 * SECOND), Assignment::Done);
     }
 }
 
 #[test]
 fn whoever_comes_second_is_told_to_stop() {
     let mut plan = Plan::new(1, &BTreeMap::new(), 2);
-    assert_eq!(plan.take(0, Duration::ZERO), Turn::Run(0..1));
-    assert_eq!(plan.take(1, 5 * SECOND), Turn::Run(0..1));
+    assert_eq!(plan.take(0, Duration::ZERO), Assignment::Run(0..1));
+    assert_eq!(plan.take(1, 5 * SECOND), Assignment::Run(0..1));
     assert!(!plan.done(1, 0, 6 * SECOND));
-    assert_eq!(plan.take(1, 6 * SECOND), Turn::Over);
+    assert_eq!(plan.take(1, 6 * SECOND), Assignment::Done);
     assert!(!plan.done(0, 0, 7 * SECOND));
-    assert_eq!(plan.take(0, 7 * SECOND), Turn::Over);
+    assert_eq!(plan.take(0, 7 * SECOND), Assignment::Done);
 }
 
 #[test]
 fn groups_that_arrive_wrong_are_counted() {
     let mut plan = Plan::new(3, &BTreeMap::new(), 1);
-    assert_eq!(plan.take(0, SECOND), Turn::Run(0..3));
+    assert_eq!(plan.take(0, SECOND), Assignment::Run(0..3));
     for times in 1..=GROUP_ATTEMPTS {
         assert_eq!(plan.wrong(0, 1), times);
     }
@@ -251,7 +255,7 @@ fn groups_that_arrive_wrong_are_counted() {
     for group in 0..3 {
         plan.done(0, group, SECOND);
     }
-    assert_eq!(plan.take(0, SECOND), Turn::Run(1..3));
+    assert_eq!(plan.take(0, SECOND), Assignment::Run(1..3));
 }
 
 #[test]
@@ -259,13 +263,16 @@ fn what_was_asked_for_beforehand_is_the_first_lanes() {
     let mut plan = Plan::new(50, &BTreeMap::new(), 4).for_alike().with_beginning(8);
     let at = Duration::ZERO;
     // Whoever comes first: it is on its way to the first.
-    assert_eq!(plan.take(1, at), Turn::Run(8..22));
-    assert_eq!(plan.take(0, at), Turn::Run(0..8));
-    assert_eq!([plan.take(2, at), plan.take(3, at)], [Turn::Run(22..36), Turn::Run(36..50)]);
+    assert_eq!(plan.take(1, at), Assignment::Run(8..22));
+    assert_eq!(plan.take(0, at), Assignment::Run(0..8));
+    assert_eq!(
+        [plan.take(2, at), plan.take(3, at)],
+        [Assignment::Run(22..36), Assignment::Run(36..50)]
+    );
     let mut whole = Plan::new(5, &BTreeMap::new(), 1).with_beginning(5);
-    assert_eq!(whole.take(0, at), Turn::Run(0..5));
+    assert_eq!(whole.take(0, at), Assignment::Run(0..5));
     (0..5).for_each(|group| assert_eq!(whole.done(0, group, at), group < 4));
-    assert_eq!(whole.take(0, at), Turn::Over);
+    assert_eq!(whole.take(0, at), Assignment::Done);
 }
 
 #[test]
@@ -273,13 +280,17 @@ fn who_begins_slowly_is_left_alone_for_a_while() {
     let mut plan = Plan::new(32, &BTreeMap::new(), 2).for_alike();
     assert_eq!(
         [plan.take(0, Duration::ZERO), plan.take(1, Duration::ZERO)],
-        [Turn::Run(0..16), Turn::Run(16..32)]
+        [Assignment::Run(0..16), Assignment::Run(16..32)]
     );
     assert!(plan.done(0, 0, SECOND));
     (16..32).for_each(|group| assert_eq!(plan.done(1, group, SECOND * 3 / 2), group < 31));
     // By its first group it would take 15 seconds more.
-    assert_eq!(plan.take(1, SECOND * 3 / 2), Turn::Wait);
+    assert_eq!(plan.take(1, SECOND * 3 / 2), Assignment::Wait);
     (1..12).for_each(|group| assert!(plan.done(0, group, SECOND * 19 / 10)));
-    assert_eq!(plan.take(1, 2 * SECOND), Turn::Wait, "and takes none by those that came then");
-    assert!(matches!(plan.take(1, 4 * SECOND), Turn::Run(_)), "it is silent");
+    assert_eq!(
+        plan.take(1, 2 * SECOND),
+        Assignment::Wait,
+        "and takes none by those that came then"
+    );
+    assert!(matches!(plan.take(1, 4 * SECOND), Assignment::Run(_)), "it is silent");
 }

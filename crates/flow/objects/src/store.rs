@@ -144,7 +144,7 @@ impl Store {
     ) -> Result<Self, Error> {
         let unusable =
             |error: &dyn fmt::Display| Error::Usage(format!("{SCHEME}{bucket}: {error}"));
-        let stop = cancel.part();
+        let stop = cancel.child();
         let transport = |cancel: &Cancel| {
             Ok::<_, Error>(Transport(Arc::new(Caller::new(&options.into(), cancel)?)))
         };

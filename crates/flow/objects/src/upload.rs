@@ -5,8 +5,8 @@ use crate::store::{Location, Store, told};
 use bytes::Bytes;
 use object_store::multipart::{MultipartStore as _, PartId};
 use object_store::{MultipartId, ObjectStoreExt as _, PutPayload};
-use sprat_flow::copy::{Error, Event, Options, Progress, Summed, Summer};
-use sprat_flow::file::{PlaceError, Source, SourceError, open_regular};
+use sprat_flow::copy::{Error, Event, FileHasher, FileSums, Options, Progress};
+use sprat_flow::file::{DestinationError, Source, SourceError, open_regular};
 use sprat_flow::group::Value;
 use sprat_http::Cancel;
 use std::fs::Metadata;
@@ -90,7 +90,7 @@ impl Upload {
         let at = |error| Error::File { path: self.from.clone(), source: error };
         let (file, before) = open_regular(&self.from)?;
         if !self.options.force && store.length(&self.to)?.is_some() {
-            return Err(PlaceError::Exists(self.to.to_string().into()).into());
+            return Err(DestinationError::Exists(self.to.to_string().into()).into());
         }
         let length = before.len();
         tell(&Event::Opened {
@@ -105,7 +105,7 @@ impl Upload {
         let reading = Source::new(file.try_clone().map_err(at)?, &self.from, 0..length);
         let sums = &self.options.sums;
         let mut parts =
-            Parts { reading, from: &self.from, summer: sums.summer(), bytes: part_bytes(length) };
+            Parts { reading, from: &self.from, hasher: sums.hasher(), bytes: part_bytes(length) };
         let unchanged = || match file.metadata() {
             Ok(now) if same(&before, &now) => Ok(()),
             _ => Err(self.changed("it was written to while it was read".to_owned())),
@@ -151,9 +151,9 @@ impl Upload {
 
     /// The sums of all that was read. A file that has others than it must have does not become an
     /// object.
-    fn summed(&self, parts: Parts<'_>) -> Result<Summed, Error> {
-        let summed = parts.summer.finish();
-        self.options.sums.hold(&self.from.display().to_string(), &summed)?;
+    fn summed(&self, parts: Parts<'_>) -> Result<FileSums, Error> {
+        let summed = parts.hasher.finish();
+        self.options.sums.check(&self.from.display().to_string(), &summed)?;
         Ok(summed)
     }
 
@@ -171,7 +171,7 @@ impl Upload {
         let done = self.all_parts(store, id, parts, (&mut going, progress), tell).await;
         if done.is_err() {
             // A part that arrives after it was said that they are not wanted would stay.
-            store.stop.ask();
+            store.stop.cancel();
             while going.join_next().await.is_some() {}
         }
         done
@@ -189,7 +189,7 @@ impl Upload {
         let mut sent: Vec<(usize, PartId)> = Vec::new();
         let (mut begun, mut ended) = (0, false);
         while !ended || !going.is_empty() {
-            if self.cancel.is_asked() {
+            if self.cancel.is_cancelled() {
                 return Err(Error::Cancelled);
             }
             if !ended && going.len() < self.options.streams {
@@ -227,7 +227,7 @@ impl Upload {
     }
 
     fn told(&self, error: object_store::Error) -> Error {
-        if self.cancel.is_asked() { Error::Cancelled } else { told(&self.to, error) }
+        if self.cancel.is_cancelled() { Error::Cancelled } else { told(&self.to, error) }
     }
 
     fn changed(&self, why: String) -> Error {
@@ -239,7 +239,7 @@ impl Upload {
 struct Parts<'a> {
     reading: Source,
     from: &'a Path,
-    summer: Summer,
+    hasher: FileHasher,
     bytes: u64,
 }
 
@@ -255,7 +255,7 @@ impl Parts<'_> {
                 SourceError::Io { path, source, .. } => Error::File { path, source },
             })?;
             let Some(block) = block else { break };
-            self.summer.add(block);
+            self.hasher.add(block);
             part.extend_from_slice(block);
         }
         Ok((!part.is_empty()).then(|| part.into()))

@@ -60,7 +60,7 @@ impl Web {
         let watch = cancel.clone();
         let watcher = thread::spawn(move || {
             if waits.recv_timeout(time) == Err(RecvTimeoutError::Timeout) {
-                watch.ask();
+                watch.cancel();
             }
         });
         let done = caller.call(Call { method: "GET", url, fields: &fields, body: &[] });
@@ -68,8 +68,8 @@ impl Web {
         let _ = watcher.join();
         let silent = || Trouble::Silent(format!("{:.1}", time.as_secs_f64()));
         let reply =
-            done.map_err(|error| if cancel.is_asked() { silent() } else { trouble(&error) })?;
-        if !cancel.is_asked() {
+            done.map_err(|error| if cancel.is_cancelled() { silent() } else { trouble(&error) })?;
+        if !cancel.is_cancelled() {
             self.caller = Some((caller, cancel));
         }
         match reply.head.status {

@@ -22,7 +22,7 @@ const NAMELESS: &str = "download";
 #[must_use]
 pub fn safe(name: &str) -> String {
     let marked: String =
-        name.chars().map(|char| if is_tricky(char) { '_' } else { char }).collect();
+        name.chars().map(|char| if is_unprintable(char) { '_' } else { char }).collect();
     let trimmed = trim(&marked);
     let mut safe = match trimmed.len() {
         0 => NAMELESS.to_owned(),
@@ -47,8 +47,8 @@ pub fn numbered(name: &str, number: u32) -> String {
 }
 
 /// Whether a character means something to a path or to a screen.
-fn is_tricky(char: char) -> bool {
-    sprat_flow::is_tricky(char) || matches!(char, '/' | '\\')
+fn is_unprintable(char: char) -> bool {
+    sprat_flow::is_unprintable(char) || matches!(char, '/' | '\\')
 }
 
 /// Without what hides a name, or what other systems drop from its end.

@@ -3,7 +3,7 @@
 
 use super::connection::Connection;
 use super::options::{Limits, ShareError};
-use super::shared::{Connections, Held, Shared, Waiting};
+use super::shared::{ActiveConnection, Connections, Shared, Waiting};
 use super::socket::{Channel, Socket};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -107,34 +107,34 @@ fn begin(shared: &Arc<Shared>, socket: TcpStream, peer: SocketAddr) {
     let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
     let waiting = Waiting { socket: Arc::new(socket), peer, since: Instant::now() };
     let mut connections = shared.connections();
-    if let Some(place) = connections.place(shared, &waiting) {
+    if let Some(slot) = connections.slot(shared, &waiting) {
         drop(connections);
-        return serve(place, peer);
+        return serve(slot, peer);
     }
     if connections.waiting.len() >= shared.limits.waiting {
         drop(connections);
         return apologise(shared, &waiting.socket);
     }
-    connections.make_room(waiting.from(), &shared.limits);
+    connections.make_room(waiting.network(), &shared.limits);
     connections.waiting.push_back(waiting);
 }
 
 /// Serves a connection on a thread of its own.
-fn serve(place: Place, peer: SocketAddr) {
+fn serve(slot: ConnectionSlot, peer: SocketAddr) {
     let spawned =
         std::thread::Builder::new().name("share-connection".to_owned()).spawn(move || {
-            let (shared, held) = (place.shared.clone(), place.held.clone());
-            let channel = Socket::new(held.socket.clone(), shared.limits.patience)
+            let (shared, active) = (slot.shared.clone(), slot.active.clone());
+            let channel = Socket::new(active.socket.clone(), shared.limits.patience)
                 .and_then(|socket| Channel::new(socket, shared.tls.as_ref()));
             if let Ok(channel) = channel {
                 Connection {
                     shared,
-                    held,
+                    active,
                     channel,
                     peer,
-                    came: Vec::new(),
+                    unread: Vec::new(),
                     paced: None,
-                    lane: None,
+                    stream: None,
                 }
                 .serve();
             }
@@ -173,68 +173,73 @@ fn apologise(shared: &Shared, mut socket: &TcpStream) {
 
 impl Connections {
     /// A place for a connection, if there is one.
-    fn place(&mut self, shared: &Arc<Shared>, waiting: &Waiting) -> Option<Place> {
-        let from = waiting.from();
+    fn slot(&mut self, shared: &Arc<Shared>, waiting: &Waiting) -> Option<ConnectionSlot> {
+        let network = waiting.network();
         if self.served.len() >= shared.limits.connections {
             return None;
         }
-        let count = self.from.entry(from).or_default();
-        if *count >= shared.limits.from_one {
+        let count = self.per_network.entry(network).or_default();
+        if *count >= shared.limits.per_address {
             return None;
         }
         *count += 1;
         let id = self.next;
         self.next += 1;
-        let held = Arc::new(Held { socket: waiting.socket.clone(), from, idle: Mutex::new(None) });
-        self.served.insert(id, held.clone());
-        Some(Place { shared: shared.clone(), id, held })
+        let active = Arc::new(ActiveConnection {
+            socket: waiting.socket.clone(),
+            network,
+            idle: Mutex::new(None),
+        });
+        self.served.insert(id, active.clone());
+        Some(ConnectionSlot { shared: shared.clone(), id, active })
     }
 
     /// Ends the connection that nothing was asked on for longest, if its place is one for somebody
     /// from there. A request that has come on it already is still answered.
-    fn make_room(&self, from: IpAddr, limits: &Limits) {
+    fn make_room(&self, network: IpAddr, limits: &Limits) {
         let all = self.served.len() >= limits.connections;
-        let fits = self.served.values().filter(|held| all || held.from == from);
-        let idle = fits.filter_map(|held| held.idle().map(|since| (since, held)));
-        if let Some((_, held)) = idle.min_by_key(|(since, _)| *since) {
-            held.set_idle(false);
-            let _ = held.socket.shutdown(Shutdown::Read); // it may be gone
+        let fits = self.served.values().filter(|active| all || active.network == network);
+        let idle = fits.filter_map(|active| active.idle().map(|since| (since, active)));
+        if let Some((_, active)) = idle.min_by_key(|(since, _)| *since) {
+            active.set_idle(false);
+            let _ = active.socket.shutdown(Shutdown::Read); // it may be gone
         }
     }
 
     /// The first of those that wait for whom there is a place now.
-    fn admit(&mut self, shared: &Arc<Shared>) -> Option<(Place, SocketAddr)> {
+    fn admit(&mut self, shared: &Arc<Shared>) -> Option<(ConnectionSlot, SocketAddr)> {
         let at = (0..self.waiting.len()).find(|at| {
-            let of_its = self.from.get(&self.waiting[*at].from()).copied().unwrap_or_default();
-            self.served.len() < shared.limits.connections && of_its < shared.limits.from_one
+            let count =
+                self.per_network.get(&self.waiting[*at].network()).copied().unwrap_or_default();
+            self.served.len() < shared.limits.connections && count < shared.limits.per_address
         })?;
         let waiting = self.waiting.remove(at)?;
-        Some((self.place(shared, &waiting)?, waiting.peer))
+        Some((self.slot(shared, &waiting)?, waiting.peer))
     }
 }
 
 /// A connection's place among all, until it is dropped: then the next one has it.
-struct Place {
+struct ConnectionSlot {
     shared: Arc<Shared>,
     id: u64,
-    held: Arc<Held>,
+    active: Arc<ActiveConnection>,
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         let mut connections = self.shared.connections();
         connections.served.remove(&self.id);
-        if let Some(count) = connections.from.get_mut(&self.held.from) {
+        if let Some(count) = connections.per_network.get_mut(&self.active.network) {
             *count -= 1;
             if *count == 0 {
-                connections.from.remove(&self.held.from);
+                connections.per_network.remove(&self.active.network);
             }
         }
         let next = if self.shared.is_stopping() { None } else { connections.admit(&self.shared) };
         drop(connections);
         self.shared.ended.notify_all();
-        if let Some((place, peer)) = next {
-            serve(place, peer);
+        if let Some((slot, peer)) = next {
+            serve(slot, peer);
         }
     }
 }

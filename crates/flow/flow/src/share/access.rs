@@ -1,7 +1,7 @@
 //! Who may see what is shared: those who know a token, and of one file those who have a ticket from
 //! them.
 
-use super::ticket::{self, Seal};
+use super::ticket::{self, TicketKey};
 use sprat_http::server::request::Request;
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
@@ -71,9 +71,9 @@ pub enum Proof {
     /// Nothing had to be.
     None,
     /// A token in a field of its head, or in a cookie.
-    Head(Seal, Right),
+    Head(TicketKey, Right),
     /// A token that is a part of its address, where others may read it.
-    Address(Seal, Right),
+    Address(TicketKey, Right),
     /// A ticket: for this file alone.
     Ticket,
 }
@@ -123,26 +123,26 @@ impl Tokens {
         if let Some(field) = request.field("authorization") {
             let (scheme, token) = field.split_once(' ')?;
             let token = Some(token.trim()).filter(|_| scheme.eq_ignore_ascii_case("bearer"))?;
-            return self.seal(token).map(|(seal, right)| Proof::Head(seal, right));
+            return self.key(token).map(|(key, right)| Proof::Head(key, right));
         }
         let parameter = |name| request.target.as_ref().and_then(|target| target.parameter(name));
         if let Some(token) = parameter("token") {
-            return self.seal(&token).map(|(seal, right)| Proof::Address(seal, right));
+            return self.key(&token).map(|(key, right)| Proof::Address(key, right));
         }
         // Who has a ticket that is over may have a cookie.
         if let (Some(ticket), Some(target)) = (parameter(ticket::PARAMETER), &request.target)
             && self
                 .all
                 .iter()
-                .fold(false, |found, (one, _)| found | Seal::of(one).opens(&ticket, target))
+                .fold(false, |found, (one, _)| found | TicketKey::of(one).verifies(&ticket, target))
         {
             return Some(Proof::Ticket);
         }
         let cookies = request.field("cookie")?;
         let mut pairs = cookies.split(';').filter_map(|pair| pair.trim().split_once('='));
         let found =
-            pairs.find_map(|(name, value)| (name == COOKIE).then(|| self.cookie_seal(value))?);
-        found.map(|(seal, right)| Proof::Head(seal, right))
+            pairs.find_map(|(name, value)| (name == COOKIE).then(|| self.cookie_key(value))?);
+        found.map(|(key, right)| Proof::Head(key, right))
     }
 
     /// Whether one is wanted: there is any.
@@ -159,20 +159,20 @@ impl Tokens {
 
     /// The seal of a token that is one of ours, and what it is good for. All are compared,
     /// whichever it is.
-    fn seal(&self, token: &str) -> Option<(Seal, Right)> {
+    fn key(&self, token: &str) -> Option<(TicketKey, Right)> {
         let hash = blake3::hash(token.as_bytes());
         self.find(|one| *one == hash)
     }
 
     /// The same of what a cookie holds.
-    fn cookie_seal(&self, value: &str) -> Option<(Seal, Right)> {
+    fn cookie_key(&self, value: &str) -> Option<(TicketKey, Right)> {
         let value = blake3::hash(value.as_bytes());
         self.find(|one| blake3::hash(in_cookie(*one).as_bytes()) == value)
     }
 
-    fn find(&self, is_it: impl Fn(&blake3::Hash) -> bool) -> Option<(Seal, Right)> {
+    fn find(&self, is_it: impl Fn(&blake3::Hash) -> bool) -> Option<(TicketKey, Right)> {
         let found = |found, (one, right): &(blake3::Hash, Right)| match is_it(one) {
-            true => Some((Seal::of(one), *right)),
+            true => Some((TicketKey::of(one), *right)),
             false => found,
         };
         self.all.iter().fold(None, found)

@@ -4,7 +4,7 @@ use super::access::{COOKIE, Proof, Tokens};
 use super::decide::{Body, Decision, decide, finish, text};
 use super::listing::{Entry, LeftOut, list, walk};
 use super::page::{FILE_POLICY, PARTS, POLICY, page};
-use super::root::{Found, Lost, RESERVED};
+use super::root::{FindError, Found, RESERVED};
 use super::shared::Shared;
 use super::version::Version;
 use crate::file::xattrs_of;
@@ -63,7 +63,7 @@ impl Shared {
     /// The answer to a request.
     pub(super) fn find(&self, request: &Request) -> Answer {
         let Some(proof) = self.tokens().check(request) else {
-            return stranger(request);
+            return unauthorized(request);
         };
         let Some(target) = &request.target else { return self.options().into() };
         match request.method {
@@ -85,9 +85,9 @@ impl Shared {
     fn get(&self, request: &Request, target: &Target, proof: Proof) -> Answer {
         let names = target.names();
         if names.first().is_some_and(|name| name == RESERVED) {
-            return self.own(request, target);
+            return self.serve_reserved(request, target);
         }
-        if let Some(told) = self.upload_asked(request, target) {
+        if let Some(told) = self.answer_upload_query(request, target) {
             return told.into();
         }
         match self.root.find(names) {
@@ -112,7 +112,7 @@ impl Shared {
                 Answer { decision, content: Content::File(file, version, target.path()) }
             }
             // A ticket was for the file that was here.
-            Ok(Found::Directory(..)) if proof == Proof::Ticket => stranger(request),
+            Ok(Found::Directory(..)) if proof == Proof::Ticket => unauthorized(request),
             Ok(Found::Directory(..)) if !target.has_slash() => {
                 // So that relative links lead into it.
                 let query = if target.query().is_empty() {
@@ -125,12 +125,12 @@ impl Shared {
                 text(request, head, "that is a directory\n").into()
             }
             Ok(Found::Directory(directory, _)) => self.directory(request, target, directory, proof),
-            Err(Lost::Missing) => refuse(request, 404, "there is no such file"),
-            Err(Lost::Forbidden) => refuse(request, 403, "the server may not read that"),
-            Err(Lost::Busy) => {
+            Err(FindError::Missing) => refuse(request, 404, "there is no such file"),
+            Err(FindError::Forbidden) => refuse(request, 403, "the server may not read that"),
+            Err(FindError::Busy) => {
                 text(request, Head::new(503).field("Retry-After", 1), "try again soon\n").into()
             }
-            Err(Lost::Io(error)) => refuse(request, 500, &error.to_string()),
+            Err(FindError::Io(error)) => refuse(request, 500, &error.to_string()),
         }
     }
 
@@ -158,7 +158,8 @@ impl Shared {
             let recursive = target.parameter("recursive").is_some_and(|value| value != "0");
             let head =
                 head.field("Cache-Control", "no-cache").field("Content-Type", "application/jsonl");
-            let head = if request.old { head } else { head.field("Transfer-Encoding", "chunked") };
+            let head =
+                if request.is_http10 { head } else { head.field("Transfer-Encoding", "chunked") };
             let names = target.names().to_vec();
             let body = if request.method == Method::Head { Body::Empty } else { Body::Lines };
             return Answer {
@@ -181,13 +182,13 @@ impl Shared {
                 let host = request.field("host").filter(|host| !host.is_empty());
                 let host = host.unwrap_or_else(|| "localhost".into());
                 // With tickets in it a page is for nobody else.
-                let (head, seal) = match proof {
-                    Proof::Head(seal, _) => (head.field("Cache-Control", "no-store"), Some(seal)),
+                let (head, key) = match proof {
+                    Proof::Head(key, _) => (head.field("Cache-Control", "no-store"), Some(key)),
                     _ => (head.field("Cache-Control", "no-cache"), None),
                 };
                 (
                     with_policy(head),
-                    page(&listing, target, &host, self.tls.is_some(), seal).into_bytes(),
+                    page(&listing, target, &host, self.tls.is_some(), key).into_bytes(),
                 )
             }
         };
@@ -212,7 +213,7 @@ impl Shared {
     }
 
     /// What is the server's own.
-    fn own(&self, request: &Request, target: &Target) -> Answer {
+    fn serve_reserved(&self, request: &Request, target: &Target) -> Answer {
         let [_, name] = target.names() else {
             return refuse(request, 404, "there is no such file");
         };
@@ -258,13 +259,13 @@ fn with_policy(head: Head) -> Head {
 }
 
 /// The answer to who did not say that he may.
-fn stranger(request: &Request) -> Answer {
+fn unauthorized(request: &Request) -> Answer {
     let head = Head::new(401).field("WWW-Authenticate", "Bearer realm=\"sprat\"");
     text(request, head, "a token is wanted\n").into()
 }
 
-fn refuse(request: &Request, status: u16, what: &str) -> Answer {
-    text(request, Head::new(status), &format!("{what}\n")).into()
+fn refuse(request: &Request, status: u16, reason: &str) -> Answer {
+    text(request, Head::new(status), &format!("{reason}\n")).into()
 }
 
 /// The content type that a file's name promises; `nosniff` holds browsers to it.

@@ -2,7 +2,7 @@
 
 use super::decide::Body;
 use super::socket::Channel;
-use super::transfers::Going;
+use super::transfers::ActiveTransfer;
 use super::values::Values;
 use super::version::Version;
 use crate::file::{Piece, Source, SourceError};
@@ -20,7 +20,7 @@ const PIECE: usize = 256 << 10;
 
 /// Why a body was broken off. Its length is then not reached, so that nobody takes it for whole.
 #[derive(Debug, Error)]
-pub(super) enum Broken {
+pub(super) enum SendError {
     #[error("{0}")]
     Source(#[from] SourceError),
     #[error("the file was changed while it was sent")]
@@ -48,25 +48,25 @@ impl FileContent<'_> {
         channel: &mut Channel,
         head: &[u8],
         body: &Body,
-        going: &Going,
-    ) -> Result<(), Broken> {
+        transfer: &ActiveTransfer,
+    ) -> Result<(), SendError> {
         match body {
             Body::Empty => channel.send(&[head])?,
             Body::Text(text) => channel.send(&[head, text])?,
             Body::Lines => unreachable!("lines are no part of a file"),
-            Body::Part(part) => self.send_range(channel, head, part, false, going)?,
-            Body::Verified(part) => self.send_range(channel, head, part, true, going)?,
-            Body::Values(part) => self.send_values(channel, head, part, going)?,
+            Body::Part(part) => self.send_range(channel, head, part, false, transfer)?,
+            Body::Verified(part) => self.send_range(channel, head, part, true, transfer)?,
+            Body::Values(part) => self.send_values(channel, head, part, transfer)?,
             Body::Parts(parts, end) => {
                 let mut first = head.to_vec();
                 for (head, part) in parts {
                     first.extend(head);
-                    self.send_range(channel, &first, part, false, going)?;
+                    self.send_range(channel, &first, part, false, transfer)?;
                     first.clear();
-                    going.add(head.len() as u64);
+                    transfer.add(head.len() as u64);
                 }
                 channel.send(&[end])?;
-                going.add(end.len() as u64);
+                transfer.add(end.len() as u64);
             }
         }
         Ok(())
@@ -79,8 +79,8 @@ impl FileContent<'_> {
         head: &[u8],
         range: &Range<u64>,
         verified: bool,
-        going: &Going,
-    ) -> Result<(), Broken> {
+        transfer: &ActiveTransfer,
+    ) -> Result<(), SendError> {
         let mut source = self.source(range)?;
         let (mut before, mut room) = (head, Vec::new());
         while !source.left().is_empty() {
@@ -124,7 +124,7 @@ impl FileContent<'_> {
                     channel.send(&[value])?;
                 }
             }
-            going.add(end - start + value.len() as u64);
+            transfer.add(end - start + value.len() as u64);
             before = &[];
         }
         if !before.is_empty() {
@@ -141,8 +141,8 @@ impl FileContent<'_> {
     fn computed(
         &self,
         group: u64,
-        sum: impl FnOnce(&mut Summing) -> Result<(), Broken>,
-    ) -> Result<Value, Broken> {
+        sum: impl FnOnce(&mut Summing) -> Result<(), SendError>,
+    ) -> Result<Value, SendError> {
         let mut summing = Summing::begin(self.version.size, group);
         sum(&mut summing)?;
         let value = summing.value();
@@ -158,7 +158,7 @@ impl FileContent<'_> {
         bytes: &Range<u64>,
         room: &mut Vec<u8>,
         summing: &mut Summing,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), SendError> {
         room.resize(PIECE, 0);
         for at in bytes.clone().step_by(PIECE) {
             let length = usize::try_from(bytes.end - at).map_or(PIECE, |left| left.min(PIECE));
@@ -181,8 +181,8 @@ impl FileContent<'_> {
         channel: &mut Channel,
         head: &[u8],
         part: &Range<u64>,
-        going: &Going,
-    ) -> Result<(), Broken> {
+        transfer: &ActiveTransfer,
+    ) -> Result<(), SendError> {
         let (mut source, mut before, mut start) = (None, head, part.start);
         while start < part.end {
             let (group, end) = (start / GROUP_BYTES, part.end.min(start + GROUP_BYTES));
@@ -202,7 +202,7 @@ impl FileContent<'_> {
             };
             self.check(end == part.end)?;
             channel.send(&[before, &value])?;
-            going.add(value.len() as u64);
+            transfer.add(value.len() as u64);
             (before, start) = (&[], end);
         }
         if !before.is_empty() {
@@ -211,7 +211,7 @@ impl FileContent<'_> {
         Ok(())
     }
 
-    fn source(&self, part: &Range<u64>) -> Result<Source, Broken> {
+    fn source(&self, part: &Range<u64>) -> Result<Source, SendError> {
         let file = self.file.try_clone().map_err(|source| SourceError::Io {
             path: self.path.to_owned(),
             at: part.start,
@@ -222,13 +222,13 @@ impl FileContent<'_> {
 
     /// Before the last block leaves: whether all were of one version. What was sent of another is
     /// without its end then.
-    fn check(&self, last: bool) -> Result<(), Broken> {
+    fn check(&self, last: bool) -> Result<(), SendError> {
         if !last {
             return Ok(());
         }
         match self.file.metadata() {
             Ok(metadata) if Version::of(&metadata) == self.version => Ok(()),
-            _ => Err(Broken::Changed),
+            _ => Err(SendError::Changed),
         }
     }
 }

@@ -1,12 +1,12 @@
 //! One connection: requests in their order, each answered before the next is looked at.
 
 use super::answers::{Answer, Content, Lines};
-use super::body::{Broken, FileContent};
+use super::body::{FileContent, SendError};
 use super::chunks::Chunks;
 use super::decide::{Body, Decision};
 use super::options::Event;
-use super::receive::Lane;
-use super::shared::{Held, Shared};
+use super::receive::UploadStream;
+use super::shared::{ActiveConnection, Shared};
 use super::socket::Channel;
 use super::version::Version;
 use sprat_http::MAX_HEAD;
@@ -27,15 +27,15 @@ use std::time::Instant;
 pub(super) struct Connection {
     pub(super) shared: Arc<Shared>,
     /// What others see of it.
-    pub(super) held: Arc<Held>,
+    pub(super) active: Arc<ActiveConnection>,
     pub(super) channel: Channel,
     pub(super) peer: SocketAddr,
     /// Bytes that came and were not used yet: what is pipelined.
-    pub(super) came: Vec<u8>,
+    pub(super) unread: Vec<u8>,
     /// From the first file on, all that is sent is paced.
     pub(super) paced: Option<Paced>,
     /// The upload that it brought a part of last: it stays open for the next.
-    pub(super) lane: Option<Lane>,
+    pub(super) stream: Option<UploadStream>,
 }
 
 /// Whether the client wants nothing that was computed for others: what it got before was wrong.
@@ -45,8 +45,8 @@ fn wants_fresh(request: &Request) -> bool {
 
 /// What becomes of the connection after an answer.
 #[derive(Clone, Copy, Eq, PartialEq)]
-pub(super) enum Then {
-    Next,
+pub(super) enum AfterAnswer {
+    KeepAlive,
     /// Nothing more is said.
     Close,
     /// The same, while a body may still come that nobody wants.
@@ -79,13 +79,13 @@ impl Connection {
         let then = loop {
             let began = match self.next_head(first) {
                 Ok(length) => Ok((length, Instant::now())),
-                Err(NoHead::Gone) => break Then::Close,
+                Err(NoHead::Gone) => break AfterAnswer::Close,
                 Err(NoHead::Refused(refused)) => Err(refused),
             };
             first = false;
             let then = match began {
                 Ok((length, began)) => {
-                    let head: Vec<u8> = self.came.drain(..length).collect();
+                    let head: Vec<u8> = self.unread.drain(..length).collect();
                     match Request::parse(&head) {
                         Ok(request) => self.answer(&request, began),
                         Err(refused) => self.refuse(&refused),
@@ -93,14 +93,14 @@ impl Connection {
                 }
                 Err(refused) => self.refuse(&refused),
             };
-            if then != Then::Next {
+            if then != AfterAnswer::KeepAlive {
                 break then;
             }
         };
         match then {
-            Then::Close => self.channel.close(),
-            Then::Drain => self.channel.drain(),
-            Then::Next | Then::Abort => {}
+            AfterAnswer::Close => self.channel.close(),
+            AfterAnswer::Drain => self.channel.drain(),
+            AfterAnswer::KeepAlive | AfterAnswer::Abort => {}
         }
     }
 
@@ -110,12 +110,12 @@ impl Connection {
         let mut deadline = None;
         let mut seen = 0;
         loop {
-            match extent(&self.came, seen).map_err(NoHead::Refused)? {
+            match extent(&self.unread, seen).map_err(NoHead::Refused)? {
                 Extent::Bytes(length) => return Ok(length),
-                Extent::Unfinished => seen = self.came.len(),
+                Extent::Unfinished => seen = self.unread.len(),
             }
-            let idle = self.came.is_empty() && !first;
-            if idle && (self.shared.is_stopping() || self.shared.is_wanted(&self.held)) {
+            let idle = self.unread.is_empty() && !first;
+            if idle && (self.shared.is_stopping() || self.shared.is_wanted(&self.active)) {
                 return Err(NoHead::Gone);
             }
             let now = Instant::now();
@@ -125,16 +125,19 @@ impl Connection {
                 false => *deadline.get_or_insert(now + limits.head),
             };
             let mut part = [0; 4096];
-            let room = part.len().min(MAX_HEAD - self.came.len());
-            self.held.set_idle(idle);
+            let room = part.len().min(MAX_HEAD - self.unread.len());
+            self.active.set_idle(idle);
             let read = self.channel.read_until(until, &mut part[..room]);
-            self.held.set_idle(false);
+            self.active.set_idle(false);
             match read {
                 Ok(0) => return Err(NoHead::Gone),
-                Ok(count) => self.came.extend(&part[..count]),
-                Err(error) if error.kind() == io::ErrorKind::TimedOut && !self.came.is_empty() => {
-                    let what = format!("a request has to come within {} s", limits.head.as_secs());
-                    return Err(NoHead::Refused(Refused { status: 408, what }));
+                Ok(count) => self.unread.extend(&part[..count]),
+                Err(error)
+                    if error.kind() == io::ErrorKind::TimedOut && !self.unread.is_empty() =>
+                {
+                    let reason =
+                        format!("a request has to come within {} s", limits.head.as_secs());
+                    return Err(NoHead::Refused(Refused { status: 408, reason }));
                 }
                 Err(_) => return Err(NoHead::Gone),
             }
@@ -142,8 +145,8 @@ impl Connection {
     }
 
     /// Answers what is no request.
-    fn refuse(&mut self, refused: &Refused) -> Then {
-        let body = format!("{}\n", refused.what).into_bytes();
+    fn refuse(&mut self, refused: &Refused) -> AfterAnswer {
+        let body = format!("{}\n", refused.reason).into_bytes();
         let head = Head::new(refused.status).field("Content-Type", "text/plain; charset=utf-8");
         let head = head.field("Content-Length", body.len());
         let head = if matches!(refused.status, 405 | 501) {
@@ -154,11 +157,11 @@ impl Connection {
         let sent = self.channel.send(&[&head.finish(false), &body]);
         let (status, bytes, error) =
             (refused.status, body.len() as u64, sent.err().map(|error| error.to_string()));
-        self.tell(None, Sent { status, bytes, error, ..Sent::default() }, Instant::now());
-        Then::Close
+        self.report(None, Sent { status, bytes, error, ..Sent::default() }, Instant::now());
+        AfterAnswer::Close
     }
 
-    fn answer(&mut self, request: &Request, began: Instant) -> Then {
+    fn answer(&mut self, request: &Request, began: Instant) -> AfterAnswer {
         if let Some(refused) = self.misdirected(request) {
             return self.refuse(&refused);
         }
@@ -171,14 +174,14 @@ impl Connection {
         }
         let answer = self.shared.find(request);
         // Without a length, and without chunks, the end of the connection is the end of the answer.
-        let unmarked = request.old && answer.decision.body == Body::Lines;
-        let keep = request.keep && !unmarked && self.stays_open();
+        let unmarked = request.is_http10 && answer.decision.body == Body::Lines;
+        let keep = request.keep_alive && !unmarked && self.stays_open();
         self.send(request, answer, keep, began)
     }
 
     /// Whether there is a reason to keep it for another request.
     pub(super) fn stays_open(&self) -> bool {
-        !self.shared.is_stopping() && !self.shared.is_wanted(&self.held)
+        !self.shared.is_stopping() && !self.shared.is_wanted(&self.active)
     }
 
     /// Refuses a request by a name that is not this server's, where a page in a browser could have
@@ -193,13 +196,19 @@ impl Connection {
             return None;
         }
         let host = host.unwrap_or_default();
-        let what = format!(
+        let reason = format!(
             "{host:?} is no name of this share; use its address, or sprat share --host-name NAME"
         );
-        Some(Refused { status: 421, what })
+        Some(Refused { status: 421, reason })
     }
 
-    fn send(&mut self, request: &Request, answer: Answer, keep: bool, began: Instant) -> Then {
+    fn send(
+        &mut self,
+        request: &Request,
+        answer: Answer,
+        keep: bool,
+        began: Instant,
+    ) -> AfterAnswer {
         let Answer { decision: Decision { head, body }, content } = answer;
         let mut sent = Sent {
             status: head.status(),
@@ -209,13 +218,13 @@ impl Connection {
         let head = head.finish(keep);
         let path = request.target.as_ref().map_or_else(|| "*".to_owned(), Target::encoded);
         let result = match (&body, &content) {
-            (Body::Empty, _) => self.channel.send(&[&head]).map_err(Broken::from),
+            (Body::Empty, _) => self.channel.send(&[&head]).map_err(SendError::from),
             (Body::Text(text), _) => {
                 sent.bytes = body.length();
-                self.channel.send(&[&head, text]).map_err(Broken::from)
+                self.channel.send(&[&head, text]).map_err(SendError::from)
             }
             (Body::Lines, Content::Lines(lines)) => {
-                match self.send_lines(&head, lines, request.old) {
+                match self.send_lines(&head, lines, request.is_http10) {
                     Ok(bytes) => {
                         sent.bytes = bytes;
                         Ok(())
@@ -229,12 +238,12 @@ impl Connection {
             (_, _) => unreachable!("a part has its file, and lines their directory"),
         };
         let then = match (&result, keep) {
-            (Err(_), _) => Then::Abort,
-            (Ok(()), true) => Then::Next,
-            (Ok(()), false) => Then::Close,
+            (Err(_), _) => AfterAnswer::Abort,
+            (Ok(()), true) => AfterAnswer::KeepAlive,
+            (Ok(()), false) => AfterAnswer::Close,
         };
         sent.error = result.err().map(|error| error.to_string());
-        self.tell(Some((request, &path)), sent, began);
+        self.report(Some((request, &path)), sent, began);
         then
     }
 
@@ -245,10 +254,10 @@ impl Connection {
         request: &Request,
         (head, body): (&[u8], &Body),
         sent: &mut Sent,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), SendError> {
         let tcp = self.channel.tcp();
         let address = request.target.as_ref().map_or_else(String::new, Target::encoded);
-        let mut going = self.shared.transfers.begin(
+        let mut transfer = self.shared.transfers.begin(
             tcp.clone(),
             self.peer,
             &address,
@@ -262,9 +271,9 @@ impl Connection {
         let path = &self.shared.root.path().join(below);
         let (values, fresh, summed) = (&self.shared.values, wants_fresh(request), Cell::new(0));
         let content = FileContent { file, path, version, values, fresh, summed };
-        let result = content.send(&mut self.channel, head, body, &going);
-        going.end(&result.as_ref().err().map_or_else(|| "done".to_owned(), ToString::to_string));
-        (sent.bytes, sent.summed) = (going.sent(), content.summed.get());
+        let result = content.send(&mut self.channel, head, body, &transfer);
+        transfer.end(&result.as_ref().err().map_or_else(|| "done".to_owned(), ToString::to_string));
+        (sent.bytes, sent.summed) = (transfer.sent(), content.summed.get());
         result
     }
 
@@ -276,7 +285,7 @@ impl Connection {
         chunks.finish()
     }
 
-    pub(super) fn tell(&mut self, request: Option<(&Request, &str)>, sent: Sent, began: Instant) {
+    pub(super) fn report(&mut self, request: Option<(&Request, &str)>, sent: Sent, began: Instant) {
         let Some(observer) = &self.shared.observer else { return };
         let method = match request.map(|(request, _)| request.method) {
             None => "-",

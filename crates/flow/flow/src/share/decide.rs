@@ -2,7 +2,7 @@
 
 use super::version::Version;
 use crate::group::{GROUP_BYTES, VALUES, VERIFIED, values_length, verified_length};
-use sprat_http::range::{Asked, asked};
+use sprat_http::range::{RequestedRange, parse_range};
 use sprat_http::server::answer::Head;
 use sprat_http::server::condition::{self, Verdict};
 use sprat_http::server::request::{Method, Request};
@@ -72,12 +72,13 @@ pub fn decide(request: &Request, version: &Version, kind: &str, save_as: Option<
     let verdict =
         condition::judge(request, condition::Version { tag: &tag, modified: version.modified });
     // Ranges are for GET alone.
-    let range =
-        request.field("range").filter(|_| verdict == Verdict::Go && request.method == Method::Get);
+    let range = request
+        .field("range")
+        .filter(|_| verdict == Verdict::Proceed && request.method == Method::Get);
     match verdict {
         Verdict::NotModified => return Decision { head: common(304), body: Body::Empty },
         Verdict::Failed => return text(request, common(412), "this version of the file is gone\n"),
-        Verdict::Go | Verdict::Whole => {}
+        Verdict::Proceed | Verdict::Whole => {}
     }
     // Who asks for groups is served those, who asks for values alone is not sent the file.
     let grouped = match (request.accepts(VERIFIED), request.accepts(VALUES)) {
@@ -86,13 +87,13 @@ pub fn decide(request: &Request, version: &Version, kind: &str, save_as: Option<
         (false, false) => None,
     };
     let in_form = grouped.unwrap_or(Body::Part);
-    let asked = range.map_or(Asked::Whole, |range| asked(&range, size));
-    let (head, body) = match asked {
-        Asked::Nothing => {
+    let requested = range.map_or(RequestedRange::Whole, |range| parse_range(&range, size));
+    let (head, body) = match requested {
+        RequestedRange::Nothing => {
             let head = common(416).field("Content-Range", format_args!("bytes */{size}"));
             return text(request, head, &format!("the file has {size} bytes\n"));
         }
-        Asked::Parts(parts) => match &parts[..] {
+        RequestedRange::Parts(parts) => match &parts[..] {
             [part]
                 if grouped.is_some() && !(is_edge(part.start, size) && is_edge(part.end, size)) =>
             {
@@ -116,7 +117,7 @@ pub fn decide(request: &Request, version: &Version, kind: &str, save_as: Option<
                 return finish(request, head, body);
             }
         },
-        Asked::Whole => (common(200), in_form(0..size)),
+        RequestedRange::Whole => (common(200), in_form(0..size)),
     };
     let head = match &body {
         Body::Verified(_) | Body::Values(_) => {

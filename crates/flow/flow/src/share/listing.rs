@@ -3,7 +3,7 @@
 
 use super::root::{Found, RESERVED, Root};
 use super::version::Version;
-use crate::file::{Place, irregular};
+use crate::file::{Destination, irregular};
 use rustix::fs::{Dir, Mode, OFlags};
 use rustix::io::Errno;
 use serde::Serialize;
@@ -142,8 +142,8 @@ pub const MAX_LISTED: usize = 1_000_000;
 
 /// Most things that a listing by lines names as left out, and most bytes of that: the line has to
 /// be taken whole.
-const MAX_TROUBLES: usize = 100;
-const MAX_TROUBLE_BYTES: usize = 16 << 10;
+const MAX_NAMED: usize = 100;
+const MAX_NAMED_BYTES: usize = 16 << 10;
 
 struct Walk<'a> {
     root: &'a Root,
@@ -222,8 +222,7 @@ impl Walk<'_> {
 
     fn leave_out(&mut self, name: &str, why: &str) {
         let text = format!("{name:?} {why}");
-        if self.left_out.named.len() < MAX_TROUBLES
-            && self.named_bytes + text.len() <= MAX_TROUBLE_BYTES
+        if self.left_out.named.len() < MAX_NAMED && self.named_bytes + text.len() <= MAX_NAMED_BYTES
         {
             self.named_bytes += text.len();
             self.left_out.named.push(text);
@@ -256,7 +255,7 @@ fn read(root: &Root, names: &[OsString], directory: &File, most: usize) -> io::R
     for entry in Dir::read_from(directory)? {
         let entry = entry?;
         let name = OsStr::from_bytes(entry.file_name().to_bytes());
-        let own = (names.is_empty() && name == RESERVED) || Place::is_own(name);
+        let own = (names.is_empty() && name == RESERVED) || Destination::is_transfer_name(name);
         if name == "." || name == ".." {
             continue;
         }
@@ -304,7 +303,7 @@ fn item(
     let kind = match irregular(metadata.file_type()) {
         _ if metadata.is_dir() => Kind::Directory,
         None => Kind::File,
-        Some(what) => return Some(Err(format!("is {what}"))),
+        Some(other) => return Some(Err(format!("is {other}"))),
     };
     Some(Ok(Item { name, kind, version: Version::of(&metadata), linked }))
 }

@@ -28,9 +28,9 @@ mod version;
 
 pub use access::{Right, TokenError, Tokens};
 pub use options::{
-    Event, Limits, MAX_CONNECTIONS, MAX_FROM_ONE, MAX_WAITING, Observer, Options, ShareError,
+    Event, Limits, MAX_CONNECTIONS, MAX_PER_ADDRESS, MAX_WAITING, Observer, Options, ShareError,
 };
-pub use receive::{KEPT_FOR, MAX_LANES, MAX_UPLOADS};
+pub use receive::{KEPT_FOR, MAX_UPLOAD_STREAMS, MAX_UPLOADS};
 pub use root::{RESERVED, Root};
 pub use socket::{SEND_BUFFER, UNSENT};
 pub use sprat_pace::Pace;

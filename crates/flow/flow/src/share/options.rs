@@ -14,7 +14,7 @@ use thiserror::Error;
 pub const MAX_CONNECTIONS: usize = 256;
 
 /// Most connections at a time from one address (of IPv6: one network of 64 bits), unless told.
-pub const MAX_FROM_ONE: usize = 64;
+pub const MAX_PER_ADDRESS: usize = 64;
 
 /// Most connections that wait until one that is served ends, unless told; one more is answered 503
 /// and closed.
@@ -26,7 +26,7 @@ pub struct Limits {
     /// Connections at a time.
     pub connections: usize,
     /// Connections at a time from one address.
-    pub from_one: usize,
+    pub per_address: usize,
     /// Connections that wait for their turn, for as long as one may be idle.
     pub waiting: usize,
     /// How long a head may take from its first byte, and the first byte of a connection, with its
@@ -42,7 +42,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connections: MAX_CONNECTIONS,
-            from_one: MAX_FROM_ONE,
+            per_address: MAX_PER_ADDRESS,
             waiting: MAX_WAITING,
             head: Duration::from_secs(10),
             idle: Duration::from_secs(60),

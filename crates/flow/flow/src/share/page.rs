@@ -2,7 +2,7 @@
 //! and what is being sent.
 
 use super::listing::{Entry, Kind, Listing};
-use super::ticket::{PARAMETER, Seal};
+use super::ticket::{PARAMETER, TicketKey};
 use percent_encoding::percent_decode_str;
 use sprat_http::date::Moment;
 use sprat_http::server::target::Target;
@@ -42,7 +42,7 @@ pub fn page(
     target: &Target,
     host: &str,
     tls: bool,
-    seal: Option<Seal>,
+    key: Option<TicketKey>,
 ) -> String {
     let order = match target.parameter("sort").as_deref() {
         Some("size") => Order::Size,
@@ -95,8 +95,8 @@ pub fn page(
         let (link, recursive, query) = match entry.kind {
             Kind::Directory => (String::new(), "-r ", String::new()),
             Kind::File => {
-                let file = seal.and_then(|seal| Some((seal, Target::parse(&path).ok()?)));
-                let ticket = file.map(|(seal, file)| format!("{PARAMETER}={}", seal.ticket(&file)));
+                let file = key.and_then(|key| Some((key, Target::parse(&path).ok()?)));
+                let ticket = file.map(|(key, file)| format!("{PARAMETER}={}", key.ticket(&file)));
                 // A browser with our extension hands it over; any other saves the file.
                 let more = ticket.as_ref().map_or_else(String::new, |ticket| format!("&{ticket}"));
                 let link = escape(&format!("./{}?download=sprat{more}", entry.href));

@@ -8,7 +8,7 @@
 //! GET file    Accept: application/vnd.sprat.upload        what there is of an upload (the form of a journal), and of the file
 //! ```
 
-use crate::file::{Attributes, Place};
+use crate::file::{Attributes, Destination};
 use crate::group::{self, GROUP_BYTES, VERIFIED, Value};
 use sprat_http::date::time;
 use sprat_http::range::ContentRange;
@@ -36,7 +36,7 @@ const MAX_TAG: usize = 128;
 
 /// What is put.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum What {
+pub enum PutKind {
     /// A directory.
     Folder,
     /// A file of so many bytes, at once; perhaps in verified form.
@@ -55,7 +55,7 @@ pub enum What {
         range: Range<u64>,
     },
     /// The end of an upload, and the hash that its file must have.
-    End {
+    Finish {
         /// The upload.
         upload: Upload,
         /// What `b3sum` prints.
@@ -76,19 +76,19 @@ pub struct Upload {
 ///
 /// # Errors
 /// [`Refused`]: 400 for what makes no sense, 403 for a name that is not taken, 411, 413, 415.
-pub fn read(request: &Request, most: u64) -> Result<(What, Attributes), Refused> {
-    let bad = |what: &str| Err(Refused::bad(what));
+pub fn parse(request: &Request, most: u64) -> Result<(PutKind, Attributes), Refused> {
+    let bad = |reason: &str| Err(Refused::bad(reason));
     let Some(target) = request.target.as_ref().filter(|_| request.method == Method::Put) else {
         return bad("nothing is put there");
     };
-    takes(target.names())?;
+    check_names(target.names())?;
     let attributes = attributes(request)?;
     let kind = request.field("content-type").unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or("").trim().to_ascii_lowercase();
     let range = request.field("content-range");
     if target.has_slash() {
         return if request.length == 0 {
-            Ok((What::Folder, attributes))
+            Ok((PutKind::Folder, attributes))
         } else {
             bad("a directory has no bytes")
         };
@@ -97,7 +97,7 @@ pub fn read(request: &Request, most: u64) -> Result<(What, Attributes), Refused>
         return bad("a file has a name");
     }
     if request.field("content-length").is_none() {
-        return Err(Refused { status: 411, what: "a length is wanted".to_owned() });
+        return Err(Refused { status: 411, reason: "a length is wanted".to_owned() });
     }
     if request
         .field("content-encoding")
@@ -105,16 +105,16 @@ pub fn read(request: &Request, most: u64) -> Result<(What, Attributes), Refused>
     {
         return Err(Refused {
             status: 415,
-            what: "a file is taken as it is, without a coding".to_owned(),
+            reason: "a file is taken as it is, without a coding".to_owned(),
         });
     }
     let verified = kind == VERIFIED;
-    let what = if kind == UPLOADED {
+    let put = if kind == UPLOADED {
         let hash = request.field(&BLAKE3.to_ascii_lowercase());
         let hash = hash.and_then(|hash| blake3::Hash::from_hex(hash.as_bytes()).ok());
         match hash {
             Some(hash) if request.length == 0 && range.is_none() => {
-                What::End { upload: upload(request)?, blake3: *hash.as_bytes() }
+                PutKind::Finish { upload: upload(request)?, blake3: *hash.as_bytes() }
             }
             _ => return bad("an upload ends with a hash, and without a body"),
         }
@@ -139,37 +139,37 @@ pub fn read(request: &Request, most: u64) -> Result<(What, Attributes), Refused>
         if group::verified_length(&(range.start - skipped..range.end)) - skipped != request.length {
             return bad("the body is not as long as the part in verified form");
         }
-        What::Part { upload: Upload { length: total, ..upload(request)? }, range }
+        PutKind::Part { upload: Upload { length: total, ..upload(request)? }, range }
     } else if verified {
         let fits = Some(request.length)
             .filter(|bytes| *bytes <= 2 * MAX_FILE)
             .and_then(group::length_of_verified);
         let Some(length) = fits else { return bad("no file has a verified form of that length") };
-        What::Whole { length, verified }
+        PutKind::Whole { length, verified }
     } else {
-        What::Whole { length: request.length, verified }
+        PutKind::Whole { length: request.length, verified }
     };
-    let length = match &what {
-        What::Whole { length, .. } => *length,
-        What::Part { upload, .. } | What::End { upload, .. } => upload.length,
-        What::Folder => 0,
+    let length = match &put {
+        PutKind::Whole { length, .. } => *length,
+        PutKind::Part { upload, .. } | PutKind::Finish { upload, .. } => upload.length,
+        PutKind::Folder => 0,
     };
     check_length(length, most)?;
-    Ok((what, attributes))
+    Ok((put, attributes))
 }
 
 /// Reads the question what there is of an upload. None: that is not asked.
 ///
 /// # Errors
 /// As [`read`].
-pub fn asked(request: &Request, most: u64) -> Result<Option<Upload>, Refused> {
+pub fn parse_query(request: &Request, most: u64) -> Result<Option<Upload>, Refused> {
     let Some(target) = request.target.as_ref().filter(|_| request.accepts(UPLOADED)) else {
         return Ok(None);
     };
     if target.names().is_empty() {
         return Err(Refused::bad("a file has a name"));
     }
-    takes(target.names())?;
+    check_names(target.names())?;
     let upload = upload(request)?;
     check_length(upload.length, most)?;
     Ok(Some(upload))
@@ -180,7 +180,7 @@ pub fn asked(request: &Request, most: u64) -> Result<Option<Upload>, Refused> {
 /// # Errors
 /// [`Refused`]: it stays, for the request does not say that it may be replaced (409), or does not want it (412).
 pub fn may_replace(request: &Request, there: Option<Condition<'_>>) -> Result<(), Refused> {
-    let failed = |what: &str| Err(Refused { status: 412, what: what.to_owned() });
+    let failed = |reason: &str| Err(Refused { status: 412, reason: reason.to_owned() });
     let (only, none) = (request.field("if-match"), request.field("if-none-match"));
     match there {
         None if only.is_some() => failed("there is no such file"),
@@ -192,8 +192,8 @@ pub fn may_replace(request: &Request, there: Option<Condition<'_>>) -> Result<()
             Some(tags) if Tags::parse(&tags).has_strong(there.tag) => Ok(()),
             Some(_) => failed("the file that is there is another one"),
             None => {
-                let what = "there is such a file already, and it stays; If-Match with its ETag, or *, replaces it";
-                Err(Refused { status: 409, what: what.to_owned() })
+                let reason = "there is such a file already, and it stays; If-Match with its ETag, or *, replaces it";
+                Err(Refused { status: 409, reason: reason.to_owned() })
             }
         },
     }
@@ -201,8 +201,8 @@ pub fn may_replace(request: &Request, there: Option<Condition<'_>>) -> Result<()
 
 /// Whether these are names that something may be put under: visible ones, without control
 /// characters, and none of ours.
-fn takes(names: &[OsString]) -> Result<(), Refused> {
-    let refused = |what: &str| Err(Refused { status: 403, what: what.to_owned() });
+fn check_names(names: &[OsString]) -> Result<(), Refused> {
+    let refused = |reason: &str| Err(Refused { status: 403, reason: reason.to_owned() });
     if names.len() > MAX_NAMES {
         return refused(&format!("lies deeper than {MAX_NAMES} directories"));
     }
@@ -214,7 +214,7 @@ fn takes(names: &[OsString]) -> Result<(), Refused> {
         if bytes.iter().any(u8::is_ascii_control) || bytes.len() > MAX_NAME {
             return refused("a name has control characters, or is longer than 255 bytes");
         }
-        if Place::is_own(name) {
+        if Destination::is_transfer_name(name) {
             return refused("names of that ending are for files on their way");
         }
     }
@@ -244,7 +244,7 @@ fn check_length(length: u64, most: u64) -> Result<(), Refused> {
     if length > most.min(MAX_FILE) {
         return Err(Refused {
             status: 413,
-            what: format!("files of up to {} B are taken", most.min(MAX_FILE)),
+            reason: format!("files of up to {} B are taken", most.min(MAX_FILE)),
         });
     }
     Ok(())
@@ -276,23 +276,23 @@ fn attributes(request: &Request) -> Result<Attributes, Refused> {
 mod tests {
     use super::*;
 
-    fn of(line: &str, fields: &str) -> Result<What, u16> {
+    fn of(line: &str, fields: &str) -> Result<PutKind, u16> {
         let head = format!("{line} HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
         let request = Request::parse(head.as_bytes()).expect("a request");
-        read(&request, 10 * GROUP_BYTES).map(|(what, _)| what).map_err(|refused| refused.status)
+        parse(&request, 10 * GROUP_BYTES).map(|(put, _)| put).map_err(|refused| refused.status)
     }
 
     #[test]
     fn what_is_put_is_told_by_the_head() {
-        assert_eq!(of("PUT /a/b/", "Content-Length: 0\r\n"), Ok(What::Folder));
+        assert_eq!(of("PUT /a/b/", "Content-Length: 0\r\n"), Ok(PutKind::Folder));
         assert_eq!(
             of("PUT /a", "Content-Length: 7\r\n"),
-            Ok(What::Whole { length: 7, verified: false })
+            Ok(PutKind::Whole { length: 7, verified: false })
         );
         let form = format!("Content-Type: {VERIFIED}\r\n");
         let whole = |bytes: u64| of("PUT /a", &format!("{form}Content-Length: {bytes}\r\n"));
-        assert_eq!(whole(0), Ok(What::Whole { length: 0, verified: true }));
-        assert_eq!(whole(33), Ok(What::Whole { length: 1, verified: true }));
+        assert_eq!(whole(0), Ok(PutKind::Whole { length: 0, verified: true }));
+        assert_eq!(whole(33), Ok(PutKind::Whole { length: 1, verified: true }));
         assert_eq!(whole(32), Err(400), "a value of nothing");
         let part = |range: &str, bytes: u64| {
             of(
@@ -303,7 +303,7 @@ mod tests {
             )
         };
         let upload = Upload { tag: "t".to_owned(), length: GROUP_BYTES + 5 };
-        let last = What::Part { upload, range: GROUP_BYTES..GROUP_BYTES + 5 };
+        let last = PutKind::Part { upload, range: GROUP_BYTES..GROUP_BYTES + 5 };
         assert_eq!(part("1048576-1048580/1048581", 37), Ok(last));
         for (range, bytes) in [
             ("1048576-1048580/1048581", 36),

@@ -4,7 +4,7 @@
 //! followed as long as they stay inside, however files are moved about meanwhile. A kernel without
 //! that call opens name by name, and follows none.
 
-use crate::file::Place;
+use crate::file::Destination;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use std::ffi::OsString;
@@ -42,7 +42,7 @@ pub enum Found {
 
 /// Why there is nothing.
 #[derive(Debug)]
-pub enum Lost {
+pub enum FindError {
     /// No file or directory of that name, or one that is not shown.
     Missing,
     /// The operating system does not let us.
@@ -84,38 +84,39 @@ impl Root {
     /// Whether a name is shown at all.
     #[must_use]
     pub fn shows(&self, name: &std::ffi::OsStr) -> bool {
-        !name.as_bytes().starts_with(b".") || (self.hidden && !Place::is_own(name))
+        !name.as_bytes().starts_with(b".") || (self.hidden && !Destination::is_transfer_name(name))
     }
 
     /// Opens what lies at these names, each of which is one (no slash, not `.` or `..`).
     ///
     /// # Errors
     /// `Lost`.
-    pub fn find(&self, names: &[OsString]) -> Result<Found, Lost> {
+    pub fn find(&self, names: &[OsString]) -> Result<Found, FindError> {
         if names.iter().any(|name| !self.shows(name))
             || names.first().is_some_and(|name| name == RESERVED)
         {
-            return Err(Lost::Missing);
+            return Err(FindError::Missing);
         }
         // First without opening it: to open a device or a pipe may do something.
-        let seen = File::from(self.resolve(names, OFlags::PATH)?).metadata().map_err(Lost::Io)?;
+        let seen =
+            File::from(self.resolve(names, OFlags::PATH)?).metadata().map_err(FindError::Io)?;
         let flags = OFlags::RDONLY | OFlags::NOCTTY | OFlags::NONBLOCK;
         let flags = match seen.file_type() {
             kind if kind.is_file() => flags,
             kind if kind.is_dir() => flags | OFlags::DIRECTORY,
-            _ => return Err(Lost::Missing),
+            _ => return Err(FindError::Missing),
         };
         let file = File::from(self.resolve(names, flags)?);
-        let found = file.metadata().map_err(Lost::Io)?;
+        let found = file.metadata().map_err(FindError::Io)?;
         let kind = found.file_type();
         match (found.dev(), found.ino()) == (seen.dev(), seen.ino()) {
             true if kind.is_dir() => Ok(Found::Directory(file, found)),
             true if kind.is_file() => Ok(Found::File(file, found)),
             // Something else has come to its place.
             _ if kind.is_fifo() || kind.is_char_device() || kind.is_block_device() => {
-                Err(Lost::Missing)
+                Err(FindError::Missing)
             }
-            _ => Err(Lost::Busy),
+            _ => Err(FindError::Busy),
         }
     }
 
@@ -123,7 +124,7 @@ impl Root {
     ///
     /// # Errors
     /// `Lost`.
-    pub fn folder(&self, names: &[OsString]) -> Result<OwnedFd, Lost> {
+    pub fn folder(&self, names: &[OsString]) -> Result<OwnedFd, FindError> {
         self.resolve(names, OFlags::RDONLY | OFlags::DIRECTORY)
     }
 
@@ -131,29 +132,29 @@ impl Root {
     ///
     /// # Errors
     /// `Lost`.
-    pub fn make(&self, names: &[OsString]) -> Result<(OwnedFd, bool), Lost> {
+    pub fn make(&self, names: &[OsString]) -> Result<(OwnedFd, bool), FindError> {
         match self.folder(names) {
-            Err(Lost::Missing) if !names.is_empty() => {}
+            Err(FindError::Missing) if !names.is_empty() => {}
             found => return found.map(|folder| (folder, false)),
         }
         let (name, before) = names.split_last().expect("the root is there");
         let (above, _) = self.make(before)?;
         match rustix::fs::mkdirat(&above, name, Mode::from_raw_mode(0o777)) {
             Ok(()) | Err(Errno::EXIST) => Ok((self.folder(names)?, true)),
-            Err(Errno::ACCESS | Errno::PERM | Errno::ROFS) => Err(Lost::Forbidden),
-            Err(errno) => Err(Lost::Io(errno.into())),
+            Err(Errno::ACCESS | Errno::PERM | Errno::ROFS) => Err(FindError::Forbidden),
+            Err(errno) => Err(FindError::Io(errno.into())),
         }
     }
 
-    fn resolve(&self, names: &[OsString], flags: OFlags) -> Result<OwnedFd, Lost> {
+    fn resolve(&self, names: &[OsString], flags: OFlags) -> Result<OwnedFd, FindError> {
         for _ in 0..TRIES {
             let result =
                 if self.by_name { self.walk(names, flags) } else { self.beneath(names, flags) };
             match result {
                 Ok(found) => return Ok(found),
                 Err(Errno::AGAIN | Errno::INTR) => {}
-                Err(Errno::ACCESS | Errno::PERM) => return Err(Lost::Forbidden),
-                Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => return Err(Lost::Busy),
+                Err(Errno::ACCESS | Errno::PERM) => return Err(FindError::Forbidden),
+                Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => return Err(FindError::Busy),
                 // Nothing there, or a way out.
                 Err(
                     Errno::NOENT
@@ -163,12 +164,12 @@ impl Root {
                     | Errno::NAMETOOLONG
                     | Errno::NXIO,
                 ) => {
-                    return Err(Lost::Missing);
+                    return Err(FindError::Missing);
                 }
-                Err(errno) => return Err(Lost::Io(errno.into())),
+                Err(errno) => return Err(FindError::Io(errno.into())),
             }
         }
-        Err(Lost::Busy)
+        Err(FindError::Busy)
     }
 
     fn beneath(&self, names: &[OsString], flags: OFlags) -> rustix::io::Result<OwnedFd> {
@@ -236,9 +237,9 @@ mod tests {
                 "none",
                 "sub/none",
             ] {
-                assert!(matches!(find(path), Err(Lost::Missing)), "{path}: {:?}", find(path));
+                assert!(matches!(find(path), Err(FindError::Missing)), "{path}: {:?}", find(path));
             }
-            assert!(matches!(find("sub/file/x"), Err(Lost::Missing)));
+            assert!(matches!(find("sub/file/x"), Err(FindError::Missing)));
             assert!(matches!(find("sub/file"), Ok(Found::File(_, meta)) if meta.len() == 1));
             assert!(matches!(find("sub"), Ok(Found::Directory(..))));
             assert!(matches!(root.find(&[]), Ok(Found::Directory(..))));
@@ -248,8 +249,8 @@ mod tests {
                 "only the kernel can follow a link safely"
             );
             assert_eq!(find(".hidden").is_ok(), hidden);
-            assert!(matches!(find(".sprat"), Err(Lost::Missing)));
-            assert!(matches!(find(&"a".repeat(300)), Err(Lost::Missing)));
+            assert!(matches!(find(".sprat"), Err(FindError::Missing)));
+            assert!(matches!(find(&"a".repeat(300)), Err(FindError::Missing)));
         }
     }
 }

@@ -40,15 +40,15 @@ pub(super) struct Shared {
 #[derive(Default)]
 pub(super) struct Connections {
     pub(super) next: u64,
-    pub(super) served: HashMap<u64, Arc<Held>>,
-    pub(super) from: HashMap<IpAddr, usize>,
+    pub(super) served: HashMap<u64, Arc<ActiveConnection>>,
+    pub(super) per_network: HashMap<IpAddr, usize>,
     pub(super) waiting: VecDeque<Waiting>,
 }
 
 /// A connection that is served.
-pub(super) struct Held {
+pub(super) struct ActiveConnection {
     pub(super) socket: Arc<TcpStream>,
-    pub(super) from: IpAddr,
+    pub(super) network: IpAddr,
     /// Since when nothing was asked on it.
     pub(super) idle: Mutex<Option<Instant>>,
 }
@@ -61,12 +61,12 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    pub(super) fn from(&self) -> IpAddr {
+    pub(super) fn network(&self) -> IpAddr {
         network(self.peer.ip())
     }
 }
 
-impl Held {
+impl ActiveConnection {
     /// Says whether it waits for a request.
     pub(super) fn set_idle(&self, idle: bool) {
         *self.idle() = idle.then(Instant::now);
@@ -91,8 +91,8 @@ impl Shared {
     }
 
     pub(super) fn shut(&self, how: std::net::Shutdown) {
-        for held in self.connections().served.values() {
-            let _ = held.socket.shutdown(how);
+        for connection in self.connections().served.values() {
+            let _ = connection.socket.shutdown(how);
         }
     }
 
@@ -111,10 +111,10 @@ impl Shared {
     }
 
     /// Whether somebody waits for the place of a connection, so that it is not kept open.
-    pub(super) fn is_wanted(&self, held: &Held) -> bool {
+    pub(super) fn is_wanted(&self, connection: &ActiveConnection) -> bool {
         let connections = self.connections();
         let all = connections.served.len() >= self.limits.connections;
-        connections.waiting.iter().any(|waiting| all || waiting.from() == held.from)
+        connections.waiting.iter().any(|waiting| all || waiting.network() == connection.network)
     }
 }
 

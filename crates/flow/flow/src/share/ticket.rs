@@ -21,9 +21,9 @@ pub const TICKET_TIME: Duration = Duration::from_secs(24 * 3600);
 
 /// The key to the tickets of a token.
 #[derive(Clone, Copy, Eq, PartialEq)]
-pub struct Seal([u8; 32]);
+pub struct TicketKey([u8; 32]);
 
-impl Seal {
+impl TicketKey {
     /// Of the token with this hash.
     pub(super) fn of(token: &blake3::Hash) -> Self {
         Self(blake3::derive_key("sprat share, ticket, 1", token.as_bytes()))
@@ -37,7 +37,7 @@ impl Seal {
     }
 
     /// Whether a ticket is ours, for this file, and still good.
-    pub(super) fn opens(&self, ticket: &str, target: &Target) -> bool {
+    pub(super) fn verifies(&self, ticket: &str, target: &Target) -> bool {
         let Some((until, sum)) = ticket.split_once('-') else { return false };
         let (Ok(until), Ok(sum)) = (until.parse(), blake3::Hash::from_hex(sum)) else {
             return false;
@@ -56,7 +56,7 @@ impl Seal {
     }
 }
 
-impl fmt::Debug for Seal {
+impl fmt::Debug for TicketKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Seal")
     }
@@ -73,14 +73,15 @@ mod tests {
 
     #[test]
     fn a_ticket_is_for_one_file_one_token_and_a_day() {
-        let (seal, other) = (Seal::of(&blake3::hash(b"one")), Seal::of(&blake3::hash(b"other")));
+        let (key, other) =
+            (TicketKey::of(&blake3::hash(b"one")), TicketKey::of(&blake3::hash(b"other")));
         let target = |text| Target::parse(text).expect("a target");
         let file = target("/a%20b/file?download=sprat");
-        let ticket = seal.ticket(&file);
-        assert!(seal.opens(&ticket, &target("/a b/./file")), "the same file, in other words");
-        assert!(!other.opens(&ticket, &file));
+        let ticket = key.ticket(&file);
+        assert!(key.verifies(&ticket, &target("/a b/./file")), "the same file, in other words");
+        assert!(!other.verifies(&ticket, &file));
         for path in ["/a%20b", "/a%20b/fil", "/a%20bfile", "/a%20b/file2", "/", "/a%20b/file/x"] {
-            assert!(!seal.opens(&ticket, &target(path)), "{path}");
+            assert!(!key.verifies(&ticket, &target(path)), "{path}");
         }
         let (until, sum) = ticket.split_once('-').expect("two parts");
         let later = until.parse::<u64>().expect("a number") + 1;
@@ -91,11 +92,11 @@ mod tests {
             format!("-{sum}"),
             String::new(),
         ] {
-            assert!(!seal.opens(&forged, &file), "{forged}");
+            assert!(!key.verifies(&forged, &file), "{forged}");
         }
         let past = now() - 1;
         assert!(
-            !seal.opens(&format!("{past}-{}", seal.sum(&file, past).to_hex()), &file),
+            !key.verifies(&format!("{past}-{}", key.sum(&file, past).to_hex()), &file),
             "its day is over"
         );
     }

@@ -94,7 +94,7 @@ impl Transfers {
         path: &str,
         (verified, incoming): (bool, bool),
         total: u64,
-    ) -> Going {
+    ) -> ActiveTransfer {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let transfer = Arc::new(Transfer {
             id,
@@ -109,7 +109,7 @@ impl Transfers {
             history: Mutex::default(),
         });
         lock(&self.live).insert(id, transfer.clone());
-        Going { transfers: self.clone(), transfer, how: "broken off".to_owned() }
+        ActiveTransfer { transfers: self.clone(), transfer, how: "broken off".to_owned() }
     }
 
     /// What goes on, oldest first, and what ended lately, newest first.
@@ -153,13 +153,13 @@ impl Transfer {
 }
 
 /// A transfer under way.
-pub(super) struct Going {
+pub(super) struct ActiveTransfer {
     transfers: Arc<Transfers>,
     transfer: Arc<Transfer>,
     how: String,
 }
 
-impl Going {
+impl ActiveTransfer {
     /// So many bytes more were given to the kernel.
     pub(super) fn add(&self, bytes: u64) {
         self.transfer.sent.fetch_add(bytes, Ordering::Relaxed);
@@ -183,7 +183,7 @@ impl Going {
     }
 }
 
-impl Drop for Going {
+impl Drop for ActiveTransfer {
     fn drop(&mut self) {
         lock(&self.transfers.live).remove(&self.transfer.id);
         let mut past = lock(&self.transfers.past);

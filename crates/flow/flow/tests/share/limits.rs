@@ -87,7 +87,7 @@ fn there_is_room_for_so_many() {
 #[test]
 fn one_address_has_only_so_many() {
     let shared = Shared::with(|options| {
-        options.limits = Limits { from_one: 1, waiting: 0, ..Limits::default() }
+        options.limits = Limits { per_address: 1, waiting: 0, ..Limits::default() }
     });
     let _first = shared.connect();
     assert_eq!(shared.connect().answer(false).unwrap().status, 503);
@@ -147,7 +147,7 @@ fn stopping_at_once_ends_all() {
 
 #[test]
 fn a_flood_of_connections_is_outlived() {
-    let limits = Limits { connections: 16, from_one: 1000, waiting: 64, ..impatient() };
+    let limits = Limits { connections: 16, per_address: 1000, waiting: 64, ..impatient() };
     let shared = Shared::with(|options| options.limits = limits);
     shared.write("a", b"x");
     let mut flood: Vec<_> = (0..300).map(|_| shared.connect()).collect();
@@ -168,7 +168,7 @@ fn a_flood_of_connections_is_outlived() {
 
 #[test]
 fn those_who_are_too_many_wait_for_their_turn() {
-    let limits = Limits { from_one: 2, waiting: 40, ..Limits::default() };
+    let limits = Limits { per_address: 2, waiting: 40, ..Limits::default() };
     let shared = Shared::with(|options| options.limits = limits);
     shared.write("a", b"x");
     // Idle connections do not hold up those that want something.
@@ -195,7 +195,7 @@ fn those_who_are_too_many_wait_for_their_turn() {
 
 #[test]
 fn who_waits_too_long_is_told_so() {
-    let limits = Limits { from_one: 1, ..impatient() };
+    let limits = Limits { per_address: 1, ..impatient() };
     let shared = Shared::with(|options| options.limits = limits);
     std::fs::File::create(shared.path().join("large")).unwrap().set_len(4 << 30).unwrap();
     let mut busy = shared.connect();

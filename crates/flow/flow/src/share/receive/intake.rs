@@ -14,25 +14,25 @@ const GROUP_TIME: Duration = Duration::from_secs(600);
 const PIECE: usize = 256 << 10;
 
 /// A body that is being received.
-pub(super) struct Intake<'a> {
+pub(super) struct BodyReader<'a> {
     channel: &'a mut Channel,
     /// What came with the head.
-    came: &'a mut Vec<u8>,
+    early: &'a mut Vec<u8>,
     /// Bytes that have not been read.
     left: u64,
     /// Bytes that are here of the group that was begun last.
-    here: usize,
+    group_bytes: usize,
     patience: Duration,
 }
 
-impl<'a> Intake<'a> {
+impl<'a> BodyReader<'a> {
     pub(super) fn new(
         channel: &'a mut Channel,
-        came: &'a mut Vec<u8>,
+        early: &'a mut Vec<u8>,
         length: u64,
         patience: Duration,
     ) -> Self {
-        Self { channel, came, left: length, here: 0, patience }
+        Self { channel, early, left: length, group_bytes: 0, patience }
     }
 
     /// Bytes that have not been read.
@@ -41,7 +41,7 @@ impl<'a> Intake<'a> {
     }
 
     /// Says that the body is wanted.
-    pub(super) fn invite(&mut self) -> io::Result<()> {
+    pub(super) fn send_continue(&mut self) -> io::Result<()> {
         self.channel.send(&[b"HTTP/1.1 100 Continue\r\n\r\n"])
     }
 
@@ -57,7 +57,7 @@ impl<'a> Intake<'a> {
         let until = Instant::now() + GROUP_TIME;
         let mut summing = Summing::begin(file, index);
         summing.add(&into[..have]);
-        self.here = have;
+        self.group_bytes = have;
         for piece in into[have..].chunks_mut(PIECE) {
             self.fill(piece, until)?;
             summing.add(piece);
@@ -66,8 +66,8 @@ impl<'a> Intake<'a> {
     }
 
     /// Bytes that are here of the group that was begun last, whether or not the rest came.
-    pub(super) fn here(&self) -> usize {
-        self.here
+    pub(super) fn group_bytes(&self) -> usize {
+        self.group_bytes
     }
 
     /// Reads a value that was told.
@@ -93,10 +93,10 @@ impl<'a> Intake<'a> {
 
     fn fill(&mut self, into: &mut [u8], until: Instant) -> io::Result<()> {
         debug_assert!(into.len() as u64 <= self.left, "a body is read to its end");
-        let early = into.len().min(self.came.len());
-        into[..early].copy_from_slice(&self.came[..early]);
-        self.came.drain(..early);
-        self.here += early;
+        let early = into.len().min(self.early.len());
+        into[..early].copy_from_slice(&self.early[..early]);
+        self.early.drain(..early);
+        self.group_bytes += early;
         let mut done = early;
         while done < into.len() {
             match self
@@ -111,7 +111,7 @@ impl<'a> Intake<'a> {
                 }
                 count => {
                     done += count;
-                    self.here += count;
+                    self.group_bytes += count;
                 }
             }
         }

@@ -7,7 +7,7 @@
 //! finds parts that other processes left.
 
 use super::super::root::Root;
-use crate::file::Place;
+use crate::file::Destination;
 use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags};
 use sprat_disk::is_named;
 use sprat_host::lock;
@@ -74,10 +74,10 @@ impl Parts {
             kept.iter().filter(|(other, _)| Some(*other) != key).map(|(_, bytes)| bytes).sum();
         let held = others.saturating_add(self.reserved.load(Ordering::Acquire));
         if held.saturating_add(length) > most {
-            let what = format!(
+            let reason = format!(
                 "unfinished uploads hold {held} B and may hold {most} B together; sprat share --max-unfinished allows more"
             );
-            return Err(Refused { status: 507, what });
+            return Err(Refused { status: 507, reason });
         }
         self.reserved.fetch_add(length, Ordering::AcqRel);
         if let Some(key) = key {
@@ -136,8 +136,8 @@ fn look_through(
     for entry in entries.filter_map(Result::ok) {
         let name = OsStr::from_bytes(entry.file_name().to_bytes());
         if name.as_bytes().starts_with(b".") {
-            if let Some(place) = Place::of_part(name) {
-                found.extend(part(&folder, name, &place, kept_for));
+            if let Some(destination) = Destination::from_part_name(name) {
+                found.extend(part(&folder, name, &destination, kept_for));
             }
         } else if depth > 0 && matches!(entry.file_type(), FileType::Directory | FileType::Unknown)
         {
@@ -153,7 +153,12 @@ fn look_through(
 
 /// Looks at a part, by its name in a directory; removes it, with its journal, if nobody has been at
 /// it for too long.
-fn part(folder: &OwnedFd, name: &OsStr, place: &Place, kept_for: Duration) -> Option<(Key, u64)> {
+fn part(
+    folder: &OwnedFd,
+    name: &OsStr,
+    destination: &Destination,
+    kept_for: Duration,
+) -> Option<(Key, u64)> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::openat(folder, name, flags, Mode::empty()).ok()?);
     let meta = file.metadata().ok().filter(std::fs::Metadata::is_file)?;
@@ -164,7 +169,7 @@ fn part(folder: &OwnedFd, name: &OsStr, place: &Place, kept_for: Duration) -> Op
     }
     let age = SystemTime::now().duration_since(meta.modified().ok()?).unwrap_or_default();
     if age > kept_for {
-        for path in [place.journal(), place.part()] {
+        for path in [destination.journal(), destination.part()] {
             let _ = rustix::fs::unlinkat(folder, path, AtFlags::empty()); // or the next time
         }
         return None;

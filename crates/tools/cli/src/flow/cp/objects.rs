@@ -43,7 +43,7 @@ pub(super) fn fetch(
         .into());
     }
     let store = Store::open(&location.bucket, options, cancel)?;
-    Ok(Fetch::of(store.address(&location)?, &args.target, options.clone())?)
+    Ok(Fetch::from_address(store.address(&location)?, &args.target, options.clone())?)
 }
 
 /// Sends a local file to a store.
@@ -54,7 +54,7 @@ pub(super) fn send(
     cancel: &Cancel,
     show: &mut Show,
 ) -> Result<()> {
-    if Address::is_one(source) || Location::is_one(source) || Tree::has_pattern(source) {
+    if Address::is_address(source) || Location::is_one(source) || Tree::has_pattern(source) {
         let why = format!("{source}: only local files are sent to {to}; fetch it first");
         return Err(Error::Usage(why).into());
     }
