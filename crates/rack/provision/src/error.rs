@@ -87,7 +87,7 @@ pub enum Error {
     },
     /// Hosts on this machine.
     #[error(transparent)]
-    Lab(#[from] sprat_lab::hosts::Error),
+    Lab(#[from] sprat_lab::hosts::HostsError),
     /// A rack that cannot be on one machine.
     #[error("a rack on one machine has {most} servers at most, this one has {has}")]
     Servers {

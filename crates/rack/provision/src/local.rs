@@ -8,7 +8,7 @@ use crate::{Error, Folder};
 use ipnet::IpNet;
 use sprat_host::wait_until;
 use sprat_lab::hosts::{
-    Cable, End, Interface, MAX_INTERFACES, Plan as LabPlan, Standing, StateDir, down, join,
+    Cable, CableEnd, HostsPlan, Interface, LabHosts, MAX_INTERFACES, StateDir, down, join,
 };
 use sprat_plan::{Plan, Spec};
 use sprat_rack::Host;
@@ -115,7 +115,7 @@ impl Local {
         fs::create_dir_all(self.folder.path()).map_err(Error::file(self.folder.path()))?;
         self.keys()?;
         let memory = self.memory(plan, hosts.len())?; // before anything stands
-        let mut standing = Standing::make(self.lab(plan, hosts), &self.labs)?;
+        let mut standing = LabHosts::make(self.lab(plan, hosts), &self.labs)?;
         standing.configure()?;
         let all: Vec<&Host> = hosts.iter().collect();
         let control = standing.plan().position(CONTROL).unwrap_or(0);
@@ -295,7 +295,7 @@ impl Local {
     }
 
     /// All hosts at one switch, in one network.
-    fn lab(&self, plan: &Plan, hosts: &[Host]) -> LabPlan {
+    fn lab(&self, plan: &Plan, hosts: &[Host]) -> HostsPlan {
         let mut all: Vec<_> = hosts.iter().map(|host| self.namespace(plan, host)).collect();
         // The first address of the first chassis is its switch's, which here has no use for it.
         let prefix = plan.spec.addresses.v4.prefix_len();
@@ -313,8 +313,8 @@ impl Local {
         let port = |number: usize| format!("p{number}");
         let cable = |host: usize| Cable {
             ends: [
-                End { host, interface: "eth0".to_owned() },
-                End { host: switch, interface: port(host) },
+                CableEnd { host, interface: "eth0".to_owned() },
+                CableEnd { host: switch, interface: port(host) },
             ],
         };
         let cables = (0..switch).map(cable).collect();
@@ -324,7 +324,7 @@ impl Local {
             bridge: Some(BRIDGE.to_owned()),
             ..Default::default()
         });
-        LabPlan { name: plan.spec.name.clone(), hosts: all, cables }
+        HostsPlan { name: plan.spec.name.clone(), hosts: all, cables }
     }
 
     /// A host's network.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use rustix::fs::{Advice, fadvise};
 use serde_json::Value;
-use sprat_lab::line::Settings as Line;
+use sprat_lab::line::LineSettings as Line;
 
 use super::transfer::{Client, Fetched, Server, Serving, folder, make, median};
 use crate::lab::net::{Net, delayed, gigabits};

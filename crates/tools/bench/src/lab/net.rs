@@ -4,8 +4,8 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use sprat_lab::engine::{Engine, Forwarding, Inspection, LineReport, Plan, Report};
-use sprat_lab::line::{Rate, Settings};
+use sprat_lab::engine::{Engine, EnginePlan, Forwarding, Inspection, LineReport, Report};
+use sprat_lab::line::{LineSettings, Rate};
 use sprat_lab::port::open_tap;
 
 use super::host::{Host, on_host};
@@ -21,18 +21,18 @@ pub(crate) struct Net {
 
 impl Net {
     /// Two hosts; `there` is the line to the second, `back` the line to the first.
-    pub(crate) fn pair(there: Settings, back: Settings) -> Result<Self> {
+    pub(crate) fn pair(there: LineSettings, back: LineSettings) -> Result<Self> {
         Self::boxed(vec![back, there], Forwarding::Cross)
     }
 
     /// As many hosts as lines; a line is that to its host.
-    pub(crate) fn boxed(lines: Vec<Settings>, forwarding: Forwarding) -> Result<Self> {
+    pub(crate) fn boxed(lines: Vec<LineSettings>, forwarding: Forwarding) -> Result<Self> {
         Self::inspected(lines, forwarding, Vec::new())
     }
 
     /// The same, with something that looks at what comes into each lane of the box.
     pub(crate) fn inspected(
-        lines: Vec<Settings>,
+        lines: Vec<LineSettings>,
         forwarding: Forwarding,
         looks: Vec<Inspection>,
     ) -> Result<Self> {
@@ -40,7 +40,7 @@ impl Net {
             (1..).zip(&lines).map(|(number, _)| Host::new(number)).collect::<Result<Vec<_>>>()?;
         let ports = hosts.iter().zip(lines).map(|(host, line)| Ok((open_tap(&host.tap())?, line)));
         let ports = ports.collect::<Result<Vec<_>>>()?;
-        let engine = Engine::start_with(Plan::new(ports, forwarding), looks)?;
+        let engine = Engine::start_with(EnginePlan::new(ports, forwarding), looks)?;
         Self { engine: Some(engine), hosts }.ready()
     }
 
@@ -101,8 +101,8 @@ impl Net {
 }
 
 /// A line of that delay, and nothing else.
-pub(crate) fn delayed(delay: Duration) -> Settings {
-    Settings { delay, ..Settings::default() }
+pub(crate) fn delayed(delay: Duration) -> LineSettings {
+    LineSettings { delay, ..LineSettings::default() }
 }
 
 /// A rate of so many gigabits a second.

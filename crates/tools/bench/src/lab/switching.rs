@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, bail};
 use sprat_lab::Time;
 use sprat_lab::engine::Forwarding;
 use sprat_lab::frame::{ETHERNET_BYTES, Packet, Received, VNET_BYTES};
-use sprat_lab::line::{Line, Settings as LineSettings, Timing};
+use sprat_lab::line::{Line, LineSettings, Timing};
 use sprat_lab::memory::Memory;
 use sprat_lab::switch::AGEING;
 

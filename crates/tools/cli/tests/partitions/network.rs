@@ -3,7 +3,8 @@
 
 use crate::partitions::support::{ip, skip};
 use sprat_lab::hosts::{
-    Cable, End, Host, Interface, Plan, Route, Standing, StateDir, missing_privileges, within,
+    Cable, CableEnd, Host, HostsPlan, Interface, LabHosts, Route, StateDir, missing_privileges,
+    within,
 };
 use std::fs::File;
 use std::os::fd::AsFd as _;
@@ -16,7 +17,7 @@ const MTU: u32 = 1_500;
 
 /// A network that stands.
 pub(crate) struct Network {
-    standing: Standing,
+    standing: LabHosts,
     lab: String,
     _state: tempfile::TempDir,
 }
@@ -51,12 +52,12 @@ impl Network {
                 }],
                 ..Host::default()
             });
-            let end = |host, interface| End { host, interface };
+            let end = |host, interface| CableEnd { host, interface };
             cables.push(Cable { ends: [end(ROUTER, port), end(number, "eth0".to_owned())] });
         }
-        let plan = Plan { name: lab.clone(), hosts, cables };
+        let plan = HostsPlan { name: lab.clone(), hosts, cables };
         let mut standing =
-            Standing::make(plan, &StateDir::at(state.path().join("labs"))).expect("a lab");
+            LabHosts::make(plan, &StateDir::at(state.path().join("labs"))).expect("a lab");
         standing.configure().expect("interfaces");
         Some(Self { standing, lab, _state: state })
     }

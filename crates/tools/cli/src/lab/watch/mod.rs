@@ -13,8 +13,8 @@ use clap::Args;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use sprat_lab::config::set;
-use sprat_lab::control::{Client, ControlError, Place};
-use sprat_lab::line::Settings;
+use sprat_lab::control::{Client, ControlDir, ControlError};
+use sprat_lab::line::LineSettings;
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, TryRecvError};
@@ -62,7 +62,7 @@ const ONCE: (u16, u16) = (120, 40);
 
 pub(crate) fn watch(args: &LabWatchArgs) -> Result<ExitCode> {
     let every = args.every;
-    let place = Place::of(&dir(&args.state));
+    let place = ControlDir::of(&dir(&args.state));
     let mut client = place.connect(args.name.as_deref())?;
     let view = begin(&mut client)?;
     if args.json || args.once {
@@ -85,7 +85,7 @@ pub(crate) fn watch(args: &LabWatchArgs) -> Result<ExitCode> {
 fn begin(client: &mut Client) -> Result<View, ControlError> {
     let state = client.settings()?;
     let buffer = |port: &sprat_lab::control::PortState| {
-        let mut settings = Settings::default();
+        let mut settings = LineSettings::default();
         // A word that we do not know leaves the share of the buffer out, no more.
         let told = port.line.buffer.as_ref().map(|word| set(&mut settings, "buffer", &word.0));
         matches!(told, Some(Ok(()))).then(|| (port.port.clone(), settings.buffer))
@@ -124,7 +124,7 @@ fn plain(mut client: Client, mut view: View, every: Duration, json: bool) -> Res
 /// Looks and draws until somebody wants to leave.
 fn screen(
     terminal: &mut DefaultTerminal,
-    place: &Place,
+    place: &ControlDir,
     client: Client,
     mut view: View,
     every: Duration,
