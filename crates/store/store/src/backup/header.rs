@@ -1,4 +1,4 @@
-//! The file's header, and the end of a file's use in order.
+//! The file's header, and closing a file in order.
 
 use super::incarnation::AHEAD;
 use super::owner::Owner;
@@ -10,8 +10,8 @@ use sprat_wire::frame::FILE_HEADERS;
 use std::io;
 
 impl<D: Disk> Backup<D> {
-    /// Commits what was appended, waits for the disk, and notes in the file that it was closed in
-    /// order: the next start then takes every damage for damage, with no doubt about the last
+    /// Commits what was appended, waits for the disk, and records in the file that it was closed in
+    /// order: the next start then treats every damage as damage, with no doubt about the last
     /// commit. Blocks.
     ///
     /// # Errors
@@ -56,7 +56,7 @@ impl<D: Disk> Backup<D> {
         Op::Write { buffer, len, offset, durable: true }
     }
 
-    /// Writes the file's header when it is not far enough ahead any more.
+    /// Writes the file's header when few of the incarnations that it allows are left.
     pub(super) fn raise(&mut self) {
         if self.owner == Owner::Log || !self.incarnations.are_few() || self.growth.is_some() {
             return;
@@ -75,7 +75,7 @@ impl<D: Disk> Backup<D> {
         self.disk.submit(TICKET_RAISE, write);
     }
 
-    /// Does one operation of opening or closing; nothing else may be under way.
+    /// Executes one operation of opening or closing; nothing else may be under way.
     pub(super) fn block_on(&mut self, op: Op) -> Result<(), Failed> {
         self.disk.submit(TICKET_HEADER, op);
         loop {
