@@ -10,8 +10,8 @@ use sprat_rpc::{
     Response,
 };
 use sprat_store::coordinator::{Catalog, Coordinator, MetadataMemory};
-use sprat_store::master::{Assigned, Command, Master, Needed, inbox};
-use sprat_store::member::{Keeper, Member};
+use sprat_store::master::{Command, Master, MasterAssignment, NeededReplicas, inbox};
+use sprat_store::member::{ClusterNode, ReplicaStore};
 use sprat_store::node::{Node, Service};
 use sprat_wire::op::{
     Answer, BackupRequest, BroughtBack, Condition, Records, ReplicaId, Request, Seen, Status,
@@ -199,10 +199,10 @@ impl Service for Agreeable {
     }
 }
 
-impl Keeper for Agreeable {
-    fn keep(&mut self, _: &Needed) {}
+impl ReplicaStore for Agreeable {
+    fn free_unneeded(&mut self, _: &NeededReplicas) {}
 
-    fn counted(&self) -> Vec<Figure> {
+    fn report_figures(&self) -> Vec<Figure> {
         Vec::new()
     }
 }
@@ -216,11 +216,13 @@ fn a_node_asks_who_wants_what() {
         let (outbox, inbox) = inbox();
         let names = [(seen, "seen"), (mine, "mine"), (other, "other")]
             .map(|(id, name)| (id, name.to_owned()));
-        let assigned =
-            Assigned { names: names.into(), ..Assigned::tables(1, vec![seen, mine, other]) };
+        let assigned = MasterAssignment {
+            names: names.into(),
+            ..MasterAssignment::tables(1, vec![seen, mine, other])
+        };
         assert!(outbox.send(Command::Assign(Box::new(assigned))));
         let master: Master<sprat_disk::MemDisk> = Master::new(log, None, inbox);
-        let mut world = Asked::new(Member::new(master, Agreeable), who);
+        let mut world = Asked::new(ClusterNode::new(master, Agreeable), who);
         let client = who == Some(Role::Client);
         let or = |denied, fine| if client { denied } else { fine };
         for (table, reads, writes) in [

@@ -7,8 +7,8 @@ use super::members::{Members, RENEWAL};
 use super::metadata::Metadata;
 use super::office::{Office, Valid};
 use crate::answers::{answer, answer_text, denied};
-use crate::bodies::Bodies;
-use crate::guests::Guests;
+use crate::bodies::ResponseBuffers;
+use crate::guests::AccessRules;
 use crate::node::Service;
 use sprat_net::Nanos;
 use sprat_rpc::{CallFailure, CallId, Handler, Outcome, Repeat, RequestId, Response, Who};
@@ -87,11 +87,11 @@ pub struct Coordinator<M> {
     post: Option<Post<M>>,
     catalog: Catalog<M>,
     members: Members,
-    guests: Guests,
+    guests: AccessRules,
     questions: Vec<Question>,
     changes: Vec<Change>,
     ready: VecDeque<(RequestId, Outcome<u32>)>,
-    bodies: Bodies,
+    bodies: ResponseBuffers,
     requests: u64,
     /// The session of the request that is being answered.
     session: u32,
@@ -113,11 +113,11 @@ impl<M: Metadata> Coordinator<M> {
             post: None,
             catalog,
             members: Members::default(),
-            guests: Guests::default(),
+            guests: AccessRules::default(),
             questions: Vec::new(),
             changes: Vec::new(),
             ready: VecDeque::new(),
-            bodies: Bodies::default(),
+            bodies: ResponseBuffers::default(),
             requests: 0,
             session: 0,
             led: true,

@@ -4,7 +4,7 @@
 use super::completions::{Completions, Named};
 use super::plan::{Inventory, Lost, Source};
 use super::segment::{BadReplica, Loading};
-use crate::expected::Expected;
+use crate::expected::PrefetchQueue;
 use crate::node::Caller;
 use crate::replication::Member;
 use sprat_log::{Full, Log};
@@ -113,7 +113,7 @@ pub struct Recovery {
     spare: Vec<Vec<u8>>,
     calls: HashMap<CallId, Purpose>,
     /// Entries to come, looked at ahead of time.
-    expected: Expected<NEARER>,
+    expected: PrefetchQueue<NEARER>,
     /// Versions up to which objects were removed, by table and key.
     graves: HashMap<(u32, Box<[u8]>), u64>,
     completions: Completions,
@@ -146,7 +146,7 @@ impl Recovery {
             loading: VecDeque::new(),
             spare: Vec::new(),
             calls: HashMap::new(),
-            expected: Expected::default(),
+            expected: PrefetchQueue::default(),
             graves: HashMap::new(),
             completions: Completions::default(),
             completed: Vec::new(),
@@ -523,7 +523,7 @@ impl Recovery {
 
 /// Looks at one entry more of a segment, [`AHEAD`] before it is replayed: at the beginning at that
 /// many.
-fn look_ahead(expected: &mut Expected<NEARER>, log: &Log, loading: &mut Loading) {
+fn look_ahead(expected: &mut PrefetchQueue<NEARER>, log: &Log, loading: &mut Loading) {
     let entries = if loading.is_begun() { 1 } else { AHEAD };
     for _ in 0..entries {
         let Some(entry) = loading.look_ahead() else { return };

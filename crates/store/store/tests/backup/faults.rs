@@ -1,4 +1,4 @@
-//! Disks that refuse: nothing is acknowledged from then on, and what was is still there.
+//! Disks that fail: nothing is acknowledged from then on, and what was acknowledged is still there.
 
 use crate::backup::support::{FRAME, MiniLog, SEGMENT, open, options};
 use sprat_chance::Chance;
@@ -11,8 +11,7 @@ use sprat_store::backup::{
 use sprat_wire::frame::FRAMES_OFFSET;
 use std::time::Duration;
 
-/// Runs a log until the disk refuses; checks that the refusal is final, and what is there
-/// afterwards.
+/// Runs a log until the disk fails; checks that the failure is final, and what is there afterwards.
 fn run(seed: u64, durability: Durability, fault: Fault) -> Option<Operation> {
     let control = MemControl::new(seed);
     let options = options(durability);
@@ -44,8 +43,7 @@ fn run(seed: u64, durability: Durability, fault: Fault) -> Option<Operation> {
     }
     assert_eq!(backup.failure().unwrap().operation, failed.operation);
     assert!(backup.close(Nanos(clock), |_| ()).is_err());
-    // The process ends, the kernel does not: an error of the device does not forget what was
-    // durable.
+    // Only the process ends: an error of the device does not forget what was durable.
     control.kill();
     let (_, _, segments, newest) = open(control.open().unwrap(), &options).unwrap();
     log.check(&segments, newest, true);
@@ -67,8 +65,8 @@ fn a_refusal_is_final_and_loses_nothing_durable() {
     }
 }
 
-/// The frames that there are go on, and so do those that become free; what growing took in vain is
-/// given back; and when there is space again the file grows, all of it in one life.
+/// The existing frames stay in use, and so do those that are freed; what the growth reserved in
+/// vain is released; and when there is space again, the file grows, all of it in one process.
 #[test]
 fn a_disk_that_fills_up_ends_growth_and_nothing_else() {
     for durability in [Durability::Sync, Durability::Buffered] {

@@ -1,4 +1,4 @@
-//! Clients that take nothing of what they ask for: others are served all the same.
+//! Clients that take none of the answers to their requests: others are served all the same.
 
 use crate::faults::world::{TABLE, World, address, master};
 use sprat_disk::MemControl;
@@ -72,7 +72,7 @@ fn answers_that_are_not_taken_keep_nobody_from_being_answered() {
             };
             assert_eq!(world.ask(&put).status, Status::Ok);
         }
-        // Whoever is silent for long is given up, and with it what was held.
+        // After a long silence the sessions are closed, and their answers released.
         for _ in 0..120_000 {
             world.turn();
         }
