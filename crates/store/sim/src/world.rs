@@ -407,11 +407,12 @@ impl World {
             }
             Fault::Cut { client, lasts } => {
                 let all = 0..self.settings.clients;
-                let who: Vec<_> =
+                let addresses: Vec<_> =
                     all.filter(|&index| client.is_none_or(|client| client == index)).collect();
-                let who: Vec<_> = who.into_iter().map(|index| address(index as u64 + 1)).collect();
-                self.weather.borrow_mut().cut.extend(&who);
-                self.cuts.push((self.now + lasts, who));
+                let addresses: Vec<_> =
+                    addresses.into_iter().map(|index| address(index as u64 + 1)).collect();
+                self.weather.borrow_mut().cut.extend(&addresses);
+                self.cuts.push((self.now + lasts, addresses));
             }
             Fault::PauseServer(pause) => self.server.pause(self.now + pause),
             Fault::PauseClient(client, pause) => self.clients[client].pause(self.now + pause),
@@ -440,9 +441,9 @@ impl World {
     fn end_expired_faults(&mut self) {
         let now = self.now;
         let mut weather = self.weather.borrow_mut();
-        self.cuts.retain(|(until, who)| {
+        self.cuts.retain(|(until, addresses)| {
             if *until <= now {
-                who.iter().for_each(|address| {
+                addresses.iter().for_each(|address| {
                     weather.cut.remove(address);
                 });
             }

@@ -59,7 +59,7 @@ fn rejects(history: &History) {
 }
 
 #[test]
-fn a_read_gives_what_was_written_last() {
+fn reads_return_the_last_write() {
     accepts(&in_sequence(&[(write(1), done(1)), (write(2), done(2)), (Action::Read, found(2, 2))]));
     rejects(&in_sequence(&[(write(1), done(1)), (write(2), done(2)), (Action::Read, found(1, 1))]));
     rejects(&in_sequence(&[(write(1), done(1)), (Action::Read, Response::Absent)]));
@@ -68,7 +68,7 @@ fn a_read_gives_what_was_written_last() {
 }
 
 #[test]
-fn what_was_only_seen_is_forgiven_and_what_was_done_is_not() {
+fn forgiving_discards_reads_and_keeps_changes() {
     let forgiven = |calls: &[(Action, Response)], first| {
         let mut history = in_sequence(calls);
         history.forgive(first);
@@ -155,7 +155,7 @@ fn an_increment_counts_once() {
 }
 
 #[test]
-fn what_is_unknown_is_done_once_later_or_never() {
+fn calls_of_unknown_outcome_take_place_at_most_once() {
     let perhaps = (write(2), Response::Unknown);
     accepts(&in_sequence(&[
         (write(1), done(1)),
@@ -225,7 +225,7 @@ fn scanned(calls: &[(Action, Response)], rows: &[(Name, u64, u64)], next: Option
 }
 
 #[test]
-fn a_scan_gives_what_is_there() {
+fn scans_return_the_objects_that_exist() {
     let there = [(write(1), done(1))];
     accepts(&scanned(&there, &[(NAME, 1, 1)], None));
     rejects(&scanned(&there, &[], None));
@@ -238,7 +238,7 @@ fn a_scan_gives_what_is_there() {
 }
 
 #[test]
-fn a_scan_gives_it_once_and_in_its_place() {
+fn scans_return_each_object_once_at_its_position() {
     let there = [(write(1), done(1))];
     let wrong = |history: &History| {
         let violation = check(history, SEED, KEYS).expect_err("this cannot be");
@@ -251,7 +251,7 @@ fn a_scan_gives_it_once_and_in_its_place() {
 }
 
 #[test]
-fn nobody_can_have_written_other_bytes() {
+fn bytes_that_no_client_writes_do_not_decode() {
     let bytes = text(3).encode();
     assert_eq!(Value::decode(ValueType::Bytes, &bytes), Some(text(3)));
     assert_eq!(Value::decode(ValueType::Bytes, &5i64.to_le_bytes()), Some(Value::Number(5)));

@@ -18,7 +18,7 @@ fn given(name: &str) -> Option<u64> {
 
 /// The histories have as many operations as each seed says, or SPRAT_SIM_OPERATIONS.
 #[test]
-fn histories_of_clusters_can_be() {
+fn cluster_histories_are_linearizable() {
     let seeds = given("SPRAT_SIM_SEEDS").unwrap_or(SEEDS);
     let operations = given("SPRAT_SIM_OPERATIONS");
     let run = |seed| {
@@ -47,7 +47,7 @@ fn histories_of_clusters_can_be() {
 }
 
 #[test]
-fn a_seed_is_a_history() {
+fn seeds_determine_histories() {
     for seed in 0..3 {
         let (first, diary) = cluster::run(seed).unwrap();
         let (second, again) = cluster::run(seed).unwrap();

@@ -172,7 +172,7 @@ fn bend(random: &mut Random, calls: &mut [Operation]) {
 }
 
 #[test]
-fn it_finds_an_order_where_there_is_one_and_only_there() {
+fn search_agrees_with_trying_all_orders() {
     let mut verdicts = [0; 2];
     for seed in 0..HISTORIES {
         let random = &mut Random::new(seed);

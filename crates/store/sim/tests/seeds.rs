@@ -10,7 +10,7 @@ const SEALED_TOO_EARLY: u64 = 358;
 const EXECUTED_LATER: u64 = 144;
 
 #[test]
-fn a_thousand_histories_can_be() {
+fn histories_are_linearizable() {
     let (summary, failures) = run_seeds(run, 0..SEEDS, 2, |_, _| true);
     let failed: Vec<String> = failures.iter().map(ToString::to_string).collect();
     assert!(
@@ -29,7 +29,7 @@ fn a_thousand_histories_can_be() {
 }
 
 #[test]
-fn a_seed_is_a_history() {
+fn seeds_determine_histories() {
     for seed in 0..8 {
         let (first, diary) = run(seed).unwrap();
         let (second, again) = run(seed).unwrap();
@@ -48,13 +48,13 @@ fn seeds_differ() {
 /// A start sealed the log behind bytes that only the kernel had, and the power failed before the
 /// sync.
 #[test]
-fn a_seal_vouches_only_for_what_is_on_the_medium() {
+fn seals_vouch_only_for_bytes_on_the_medium() {
     run(SEALED_TOO_EARLY).unwrap();
 }
 
 /// A write was answered "table not served here", and a copy of it was executed when the table was
 /// served.
 #[test]
-fn what_was_not_executed_never_is() {
+fn rejected_writes_are_never_executed() {
     run(EXECUTED_LATER).unwrap();
 }

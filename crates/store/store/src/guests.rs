@@ -23,8 +23,8 @@ pub(crate) struct AccessRules {
 
 impl AccessRules {
     /// Records a peer whose certificate was verified.
-    pub(crate) fn admit(&mut self, who: Who, certificate: &Certificate) {
-        let number = who.number();
+    pub(crate) fn admit(&mut self, peer: Who, certificate: &Certificate) {
+        let number = peer.number();
         if self.clients.len() <= number {
             self.clients.resize_with(number + 1, || None);
         }
@@ -40,10 +40,10 @@ impl AccessRules {
     }
 
     /// The peer's rights to the table with that name; `None` for none.
-    pub(crate) fn rights_by_name(&self, who: Who, name: &str) -> Option<Rights> {
-        match who.role() {
+    pub(crate) fn rights_by_name(&self, peer: Who, name: &str) -> Option<Rights> {
+        match peer.role() {
             Some(Role::Client) => {
-                self.clients.get(who.number())?.as_ref()?.certificate.rights(name)
+                self.clients.get(peer.number())?.as_ref()?.certificate.rights(name)
             }
             None | Some(Role::Admin | Role::Server) => Some(Rights::Write),
         }
@@ -51,11 +51,11 @@ impl AccessRules {
 
     /// The peer's rights to a table that is here; `None` for none.
     #[inline]
-    pub(crate) fn rights(&mut self, who: Who, table: u32) -> Option<Rights> {
-        if who.role() != Some(Role::Client) {
+    pub(crate) fn rights(&mut self, peer: Who, table: u32) -> Option<Rights> {
+        if peer.role() != Some(Role::Client) {
             return Some(Rights::Write);
         }
-        let client = self.clients.get_mut(who.number())?.as_mut()?;
+        let client = self.clients.get_mut(peer.number())?.as_mut()?;
         if let Some((last, rights)) = client.last
             && last == table
         {

@@ -15,7 +15,7 @@ fn client(server: &Server) -> Client {
 }
 
 #[test]
-fn a_log_that_the_kernel_still_holds_is_waited_for() {
+fn start_waits_for_a_log_locked_by_the_kernel() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(&ServerOptions::alone(dir.path())).unwrap();
     let mut before = client(&server);
@@ -89,7 +89,7 @@ fn the_least_disk_that_is_asked_for_is_enough() {
 }
 
 #[test]
-fn a_log_that_is_gone_is_not_begun_anew() {
+fn a_missing_log_is_not_created_again() {
     let dir = tempfile::tempdir().unwrap();
     Server::start(&ServerOptions::alone(dir.path())).unwrap().stop().unwrap();
     let log = dir.path().join("log.sprat");

@@ -46,7 +46,7 @@ fn is_answered_until(world: &mut World<Master<MemDisk>>, until: Nanos, call: Cal
 }
 
 #[test]
-fn whose_lease_is_over_answers_nothing_until_it_has_another() {
+fn lease_expiry_stops_answers() {
     let write =
         Request::Write { table: TABLE, key: b"key", condition: Condition::None, value: b"value" };
     let read = Request::Read { table: TABLE, key: b"key" };

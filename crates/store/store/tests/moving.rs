@@ -306,7 +306,7 @@ proptest! {
         ..ProptestConfig::default()
     })]
     #[test]
-    fn nobody_notices_that_a_tablet_moves(
+    fn moving_tablets_are_invisible_to_clients(
         before in prop::collection::vec(step(), 0..40),
         during in prop::collection::vec(step(), 60..160),
         parts in 1..4_u64, part in 0..4_usize,

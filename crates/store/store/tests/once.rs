@@ -138,7 +138,7 @@ fn an_operation_is_done_once_also_across_a_restart() {
 }
 
 #[test]
-fn what_was_refused_stays_refused_if_it_was_sent_before() {
+fn refusals_of_repeated_operations_are_final() {
     let dir = tempfile::tempdir().unwrap();
     let (server, mut client, table) = start(dir.path());
     let write =

@@ -45,7 +45,7 @@ impl Etcd {
         self.late = late;
         let due: Vec<(Nanos, u64, Changes)> = due;
         for (_, term, changes) in due {
-            let _ = self.transact(Some(term), &changes); // nobody waits for it any more
+            let _ = self.transact(Some(term), &changes); // no coordinator waits for it
         }
     }
 
@@ -126,7 +126,7 @@ impl Metadata for Rows {
                 unknown()
             }
             (true, 2) => {
-                let _ = etcd.transact(Some(term), changes); // done, and nobody hears of it
+                let _ = etcd.transact(Some(term), changes); // applied, but no answer arrives
                 unknown()
             }
             (true, _) => etcd.transact(Some(term), changes),

@@ -331,7 +331,7 @@ impl Server {
             }
         }
         if left {
-            *wake = local; // the master's bell
+            *wake = local; // as the master's bell would
         }
         // It asks for assignments only once there is a master to apply them.
         if ended.is_none() && !*is_waiting && (node.is_some() || !session.has_enlisted()) {

@@ -184,15 +184,15 @@ impl<D: Disk> Backup<D> {
     {
         self.check()?;
         let slices = slices.into_iter();
-        let asked: usize = slices.clone().map(<[u8]>::len).sum();
+        let len: usize = slices.clone().map(<[u8]>::len).sum();
         let fits = match self.position(segment) {
-            Some(index) => self.open[index].fits(&self.geometry, asked) || asked == 0,
-            None => asked <= self.room(segment),
+            Some(index) => self.open[index].fits(&self.geometry, len) || len == 0,
+            None => len <= self.room(segment),
         };
         if !fits {
-            return Err(AppendError::NoRoom { segment, room: self.room(segment), asked });
+            return Err(AppendError::NoRoom { segment, room: self.room(segment), asked: len });
         }
-        if asked == 0 && !sealed {
+        if len == 0 && !sealed {
             return Ok(());
         }
         let index = match self.position(segment) {
@@ -207,7 +207,7 @@ impl<D: Disk> Backup<D> {
         );
         assert!(!replica.sealed, "segment {segment} is sealed");
         replica.append(&self.geometry, &mut self.pool, slices, sealed);
-        self.staged += asked;
+        self.staged += len;
         Ok(())
     }
 

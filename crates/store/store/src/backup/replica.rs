@@ -140,18 +140,18 @@ impl Replica {
         room(geometry, self.position + begun, self.log_end as usize)
     }
 
-    /// Whether `asked` bytes can be taken now. Here they may also use what is reserved for chunk
+    /// Whether `len` bytes can be taken now. Here they may also use what is reserved for chunk
     /// headers.
-    pub(super) fn fits(&self, geometry: &Geometry, asked: usize) -> bool {
+    pub(super) fn fits(&self, geometry: &Geometry, len: usize) -> bool {
         let (begun, header) = match &self.staged {
             Some(staged) => (staged.filled - self.tail.len(), 0),
             None => (0, CHUNK_HEADER_BYTES),
         };
         let seal = CHUNK_HEADER_BYTES;
-        let frame = self.position + begun + header + asked + seal;
+        let frame = self.position + begun + header + len + seal;
         !self.sealed
             && frame <= geometry.frame_bytes
-            && self.log_end as usize + asked <= geometry.segment_bytes
+            && self.log_end as usize + len <= geometry.segment_bytes
     }
 
     /// Takes bytes that follow those taken before.

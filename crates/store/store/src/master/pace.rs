@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lonely_writer_is_never_held() {
+    fn single_writers_are_never_held() {
         let mut pace = Pace::default();
         for round in 0..100 {
             pace.arrived();
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_commit_waits_for_those_just_answered_but_not_long() {
+    fn commits_wait_briefly_for_clients_just_answered() {
         let mut pace = Pace::default();
         for round in 0..50 {
             (0..2).for_each(|_| pace.arrived());
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_waits_for_is_not_held() {
+    fn commits_without_waiting_writers_are_not_held() {
         let mut pace = Pace::default();
         (0..9).for_each(|_| pace.arrived());
         commit(&mut pace, 0, 50);

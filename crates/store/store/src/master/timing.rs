@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn stages_are_told_beside_the_whole_and_not_in_it() {
+    fn stages_are_reported_separately_from_totals() {
         let mut timing = Timing::new(None);
         let at = |micros: u64| 1_000_000_000 + micros * 10_000; // ticks of any length
         let pass = |timing: &mut Timing, marks, departed| {
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_are_told_without_the_counting() {
+    fn counts_exclude_the_cost_of_counting() {
         let mut laps = Laps::default();
         assert_eq!(events_milli(&laps, 0), 0);
         [12, 13].into_iter().for_each(|events| laps.push(events));
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_round_is_told_once_and_without_the_telling() {
+    fn longest_iteration_is_reported_once_without_the_reading() {
         let mut timing = Timing::new(None);
         for ticks in [10_000_000, 90_000_000, 20_000_000] {
             timing.iteration(ticks);

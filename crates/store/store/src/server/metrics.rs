@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_are_told_apart() {
+    fn counters_of_several_nodes_are_labelled() {
         let up = Figure::labelled("device_up", &[("device", "a")], 1);
         assert_eq!(with_node_label(up, 2).name, "device_up{node=\"2\",device=\"a\"}");
         assert_eq!(with_node_label(Figure::new("objects", 3), 1).name, "objects{node=\"1\"}");

@@ -243,10 +243,10 @@ pub(super) fn open_cluster_node(
         Durability::Sync => (Access::Direct, backup::Durability::Sync),
         Durability::Buffered | Durability::None => (Access::Cached, backup::Durability::Buffered),
     };
-    let mut whose = [0; 16];
-    whose[..8].copy_from_slice(&cluster.to_le_bytes());
+    let mut cluster_id = [0; 16];
+    cluster_id[..8].copy_from_slice(&cluster.to_le_bytes());
     // The file belongs to the data directory, whatever id its server has now.
-    let mut setup = replicas::Options::new(whose, 0, 0);
+    let mut setup = replicas::Options::new(cluster_id, 0, 0);
     setup.durability = durability;
     setup.max_frames = u32::try_from(disk / u64::from(setup.frame_bytes)).unwrap_or(u32::MAX);
     if setup.max_frames < LEAST_FRAMES {

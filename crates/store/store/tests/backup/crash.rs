@@ -99,14 +99,14 @@ fn end(control: &MemControl, ending: Ending, random: &mut Chance) {
 }
 
 #[test]
-fn what_is_reported_durable_survives_power_failures() {
+fn durable_bytes_survive_power_failures() {
     for seed in 0..300 {
         lives(seed, Durability::Sync, Ending::Power);
     }
 }
 
 #[test]
-fn what_is_reported_durable_survives_kills() {
+fn durable_bytes_survive_kills() {
     for seed in 0..100 {
         lives(seed, Durability::Sync, Ending::Kill);
         lives(seed, Durability::Buffered, Ending::Kill);
@@ -114,7 +114,7 @@ fn what_is_reported_durable_survives_kills() {
 }
 
 #[test]
-fn what_is_reported_durable_survives_whatever_comes() {
+fn durable_bytes_survive_mixed_crashes() {
     for seed in 0..600 {
         lives(seed, Durability::Sync, Ending::Either);
     }
@@ -128,7 +128,7 @@ fn a_buffered_log_survives_power_failures_up_to_some_moment() {
 }
 
 #[test]
-fn a_completion_is_left_out_when_what_it_came_with_is_not_there() {
+fn completions_are_dropped_when_their_entry_is_missing() {
     for whole in [false, true] {
         let control = MemControl::new(1);
         let (mut backup, ..) =

@@ -63,7 +63,7 @@ fn check_kept(built: &Built, replayed: &Segments, what: &str) {
 }
 
 #[test]
-fn a_flipped_bit_is_refused_or_told() {
+fn flipped_bits_are_refused_or_reported() {
     let (mut refused, mut cut, mut repaired, mut harmless) = (0, 0, 0, 0);
     for seed in 0..12 {
         let close = seed % 2 == 0;
@@ -130,7 +130,7 @@ fn a_flipped_bit_is_refused_or_told() {
 }
 
 #[test]
-fn every_bit_of_the_last_commit_is_cut_and_told() {
+fn damage_to_the_last_commit_is_cut_and_reported() {
     let built = build(3, false);
     let (_, report, whole, _) =
         open(disk_with(&built.contents).open().unwrap(), &options(Durability::Sync)).unwrap();

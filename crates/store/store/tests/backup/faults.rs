@@ -68,7 +68,7 @@ fn a_refusal_is_final_and_loses_nothing_durable() {
 /// The existing frames stay in use, and so do those that are freed; what the growth reserved in
 /// vain is released; and when there is space again, the file grows, all of it in one process.
 #[test]
-fn a_disk_that_fills_up_ends_growth_and_nothing_else() {
+fn a_full_disk_stops_only_growth() {
     for durability in [Durability::Sync, Durability::Buffered] {
         let control = MemControl::new(1);
         let frame = u64::from(FRAME);
@@ -151,7 +151,7 @@ fn a_full_frame_and_a_full_log_are_refused_without_harm() {
 }
 
 #[test]
-fn the_room_that_is_told_is_there_in_two_commits_and_a_seal() {
+fn reported_room_suffices_for_two_commits_and_a_seal() {
     let control = MemControl::new(1);
     let (mut backup, ..) = open(control.open().unwrap(), &options(Durability::Sync)).unwrap();
     let mut len = 0;

@@ -10,7 +10,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::process::Command;
 
 #[test]
-fn a_log_in_a_file_comes_back_life_after_life() {
+fn logs_in_files_survive_restarts() {
     for (durability, ring) in
         [(Durability::Sync, true), (Durability::Buffered, true), (Durability::Sync, false)]
     {

@@ -81,7 +81,7 @@ fn a_failed_write_stops_writes_and_is_never_read() {
 }
 
 #[test]
-fn a_removal_that_failed_is_not_told_as_done() {
+fn failed_removals_are_not_acknowledged() {
     let control = MemControl::new(2);
     let mut world = start(&control, Durability::Sync);
     assert_eq!(world.ask(&put(b"a", b"1")).status, Status::Ok);
@@ -96,7 +96,7 @@ fn a_removal_that_failed_is_not_told_as_done() {
 }
 
 #[test]
-fn what_hangs_is_not_told() {
+fn hanging_writes_are_not_revealed() {
     let control = MemControl::new(3);
     let mut world = start(&control, Durability::Sync);
     assert_eq!(world.ask(&put(b"a", b"old")).status, Status::Ok);
@@ -327,7 +327,7 @@ proptest! {
     })]
 
     #[test]
-    fn no_acknowledged_write_is_lost_whatever_fails(
+    fn acknowledged_writes_survive_disk_faults(
         seed: u64, fault in fault(), after in 0u64..400, power: bool,
     ) {
         history(seed, fault, after, Durability::Sync, power);
@@ -342,7 +342,7 @@ proptest! {
 }
 
 #[test]
-fn a_scan_tells_only_of_what_is_durable() {
+fn scans_reveal_only_durable_objects() {
     let control = MemControl::new(9);
     control.set_latency(Latency { base: 0, durable: 5_000_000, jitter: 0 });
     let mut world = start(&control, Durability::Sync);

@@ -23,7 +23,7 @@ fn figure(world: &mut World<Master<sprat_disk::MemDisk>>, name: &str) -> u64 {
 }
 
 #[test]
-fn answers_that_are_not_taken_keep_nobody_from_being_answered() {
+fn clients_that_take_no_answers_do_not_block_others() {
     let read = Request::Read { table: TABLE, key: b"long" };
     let scan = Request::Scan { table: TABLE, after: None };
     for (hoarded, counter) in [(&read, "values_pinned"), (&scan, "answers_made")] {

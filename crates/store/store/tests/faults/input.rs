@@ -87,7 +87,7 @@ proptest! {
     })]
 
     #[test]
-    fn a_master_answers_whatever_it_is_sent(payloads in prop::collection::vec(payload(), 1..60)) {
+    fn masters_answer_malformed_requests(payloads in prop::collection::vec(payload(), 1..60)) {
         let control = MemControl::new(1);
         let (master, _outbox) = master(&control, Durability::Sync).expect("it opens");
         let mut world = World::new(master, Some(control));
@@ -99,7 +99,7 @@ proptest! {
     }
 
     #[test]
-    fn a_coordinator_answers_whatever_it_is_sent(
+    fn coordinators_answer_malformed_requests(
         payloads in prop::collection::vec(payload(), 1..60),
     ) {
         let mut world = coordinator();

@@ -144,9 +144,9 @@ fn sample(len: usize, count: usize) -> Vec<usize> {
 }
 
 /// The bytes of a log that are not zero, and a few of those that are.
-fn telling(bytes: &[u8]) -> Vec<usize> {
-    let told = bytes.iter().enumerate().filter(|(at, byte)| **byte != 0 || at % 65_521 == 0);
-    told.map(|(at, _)| at).collect()
+fn significant_bytes(bytes: &[u8]) -> Vec<usize> {
+    let positions = bytes.iter().enumerate().filter(|(at, byte)| **byte != 0 || at % 65_521 == 0);
+    positions.map(|(at, _)| at).collect()
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn no_damage_of_any_file_is_silent() {
     };
     for file in store.files() {
         let bytes = fs::read(store.base().join(&file)).unwrap();
-        let places = telling(&bytes);
+        let places = significant_bytes(&bytes);
         for at in sample(places.len(), TRIALS).into_iter().map(|at| places[at]) {
             let what = format!("bit {} of byte {at} of {file}", at % 8);
             let outcome = store.try_with(&what, |data| {
@@ -240,7 +240,7 @@ fn no_flipped_bit_of_the_metadata_is_silent() {
     };
     fs::write(&trial, &bytes).unwrap();
     let right = tables(&trial).unwrap();
-    let places = telling(&bytes);
+    let places = significant_bytes(&bytes);
     let (mut named, mut harmless) = (0, 0);
     for at in sample(places.len(), TRIALS * 20).into_iter().map(|at| places[at]) {
         let mut flipped = bytes.clone();
@@ -335,7 +335,7 @@ fn a_coordinator_by_itself_notices_that_its_metadata_are_gone() {
 fn salvage(log: &Path, cluster: u64, server: u32) -> Salvage {
     let mut id = [0; 16];
     id[..8].copy_from_slice(&cluster.to_le_bytes());
-    let whose = FileHeader {
+    let fallback = FileHeader {
         cluster: id,
         server: server.into(),
         frame_bytes: 4096,
@@ -344,7 +344,7 @@ fn salvage(log: &Path, cluster: u64, server: u32) -> Salvage {
         clean: None,
         frames: 0,
     };
-    survey(log, whose, 100).unwrap()
+    survey(log, fallback, 100).unwrap()
 }
 
 /// The objects that are whole in a log, as `Content` has them, but without the tables' names.
@@ -363,7 +363,7 @@ fn salvaged(salvage: &mut Salvage) -> BTreeMap<u32, BTreeMap<Vec<u8>, Vec<u8>>> 
 }
 
 #[test]
-fn what_is_whole_in_a_damaged_log_comes_out() {
+fn salvage_reads_undamaged_objects_of_a_damaged_log() {
     let store = Stopped::new();
     let path = store.base().join("log.sprat");
     let bytes = fs::read(&path).unwrap();
@@ -380,7 +380,7 @@ fn what_is_whole_in_a_damaged_log_comes_out() {
     assert_eq!(whole.faults.count, 0, "{:?}", whole.faults);
 
     let trial = store.dir.path().join("trial.log");
-    let places = telling(&bytes[8192..]);
+    let places = significant_bytes(&bytes[8192..]);
     let (mut lost, mut flips) = (0, 0);
     // The last chunk of the log with its header: no later chunk shows that it is missing.
     let last = bytes.windows(5).rposition(|five| five == b"newer").expect("the newest value");
