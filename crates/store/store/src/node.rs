@@ -18,7 +18,8 @@ use std::os::fd::BorrowedFd;
 /// [`poll`](Self::poll), [`take_ready`](Self::take_ready) until it returns `None`, and
 /// [`call`](Self::call). When nothing was done, it may call [`work_idle`](Self::work_idle), and
 /// then sleep until a packet arrives, [`poll_fd`](Self::poll_fd) becomes readable, or
-/// [`next_deadline`](Self::next_deadline) has passed. No method may block.
+/// [`next_deadline`](Self::next_deadline) has passed. No method may block, except that a
+/// coordinator waits, for a bounded time, for its metadata.
 pub trait Service: Handler {
     /// Does what is due apart from requests; returns whether there was anything to do.
     fn poll(&mut self, now: Nanos) -> bool;

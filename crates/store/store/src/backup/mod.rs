@@ -7,16 +7,17 @@
 //! # How the master drives it
 //! A [`Backup`] is a state machine on the node's thread. It never blocks; its owner drives it:
 //! 1. `log.next_pending()` returns bytes that are in memory and not on disk, oldest segment first;
-//!   [`Backup::append`] takes them. Before the log appends an entry, the master asks
-//!   [`Backup::room`] and seals the head if the entry would not fit: many small commits use up a
-//!   frame before 8 MB of log are in it.
+//!    [`Backup::append`] takes them. Before the log appends an entry, the master asks
+//!    [`Backup::room`] and seals the head if the entry would not fit: many small commits use up a
+//!    frame before 8 MB of log are in it.
 //! 2. [`Backup::submit`] starts a *group commit* of everything taken so far, if none is under way.
-//!   What is appended meanwhile forms the next commit: the busier the disk, the larger the commits.
+//!    What is appended meanwhile forms the next commit: the busier the disk, the larger the
+//!    commits.
 //! 3. [`Backup::poll`] reports, as [`Progress`], up to where each segment is durable; the master
-//!   passes that to `log.mark_durable(segment, up_to)`, and the replies that waited for it may
-//!   leave.
+//!    passes that to `log.mark_durable(segment, up_to)`, and the replies that waited for it may
+//!    leave.
 //! 4. `log.take_reclaimable()` returns segments that a durable head no longer lists;
-//!   [`Backup::free`] takes their frames back.
+//!    [`Backup::free`] takes their frames back.
 //!
 //! When there is nothing to do, sleep on [`Backup::poll_fd`] until [`Backup::next_deadline`] at
 //! most. [`Backup::open`] first replays what is on disk; [`Backup::close`] ends in order.
@@ -234,8 +235,8 @@ impl<D: Disk> Backup<D> {
         Ok(self.open.len() - 1)
     }
 
-    /// Sets whether an open replica counts as a head, beginning with the chunk that is being
-    /// staged. A replica that has never counted as a head is a survivor.
+    /// Sets whether the chunks of an open replica are marked as a head's, beginning with the chunk
+    /// that is being staged. On disk a replica counts as a head if any of its chunks is so marked.
     pub fn claim(&mut self, segment: u64, head: bool) {
         if let Some(at) = self.position(segment) {
             self.open[at].marked_head = head;

@@ -127,7 +127,7 @@ impl ServerOptions {
     /// the memory such a cluster was never recovered, and a cluster with little memory refused
     /// writes.
     #[must_use]
-    pub fn usual_disk(memory: u64, nodes: u64, copies: u8) -> u64 {
+    pub fn default_disk_bytes(memory: u64, nodes: u64, copies: u8) -> u64 {
         if copies == 0 {
             return (memory / 2).saturating_mul(5).saturating_add(256 << 20);
         }

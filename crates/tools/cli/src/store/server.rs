@@ -299,9 +299,9 @@ fn options(args: &ServerArgs) -> Result<ServerOptions> {
     };
     let listen = locators(args)?;
     let cores = cores(args, listen.len())?;
-    let disk = args
-        .disk
-        .unwrap_or_else(|| ServerOptions::usual_disk(memory, listen.len() as u64, args.replicas));
+    let disk = args.disk.unwrap_or_else(|| {
+        ServerOptions::default_disk_bytes(memory, listen.len() as u64, args.replicas)
+    });
     Ok(ServerOptions {
         coordinator: args.coordinator.clone().unwrap_or_else(|| DEFAULT_COORDINATOR.to_owned()),
         embedded: args.coordinator.is_none() || args.with_coordinator,
