@@ -183,7 +183,7 @@ impl Server {
         let disk = self.control.open().expect("whoever had it open is gone");
         let opened =
             restart::open(disk, &self.config, &self.options, &restart::Tables::served(tables));
-        let (log, backup, report) = match opened {
+        let restart::OpenedLog { log, backup, report } = match opened {
             Ok(opened) => opened,
             Err(error) if self.met_trouble() => return Ok(Start::Failed(error.to_string())),
             Err(error) => return Err(format!("the server cannot start again: {error}")),

@@ -75,6 +75,16 @@ impl Tables {
     }
 }
 
+/// An open log, with the backup that makes it durable.
+pub struct OpenedLog<D: Disk> {
+    /// The log.
+    pub log: Log,
+    /// The backup on the log's disk.
+    pub backup: Backup<D>,
+    /// What replay has found; empty for a new log.
+    pub report: ReplayReport,
+}
+
 /// Opens the log on `disk`. Leaves out the objects of tables that are not served, which were
 /// dropped, and counts them in the report. If such a table cannot have been dropped, the log is not
 /// opened.
@@ -89,7 +99,7 @@ pub fn open<D: Disk>(
     config: &Config,
     options: &Options,
     tables: &Tables,
-) -> Result<(Log, Backup<D>, ReplayReport), RestartError> {
+) -> Result<OpenedLog<D>, RestartError> {
     let mut restore: Option<Restore> = None;
     let mut failure: Option<RestartError> = None;
     let seed = config.seed;
@@ -146,7 +156,7 @@ pub fn open<D: Disk>(
                 }
                 None => Log::new(config.clone())?,
             };
-            Ok((log, backup, report))
+            Ok(OpenedLog { log, backup, report })
         }
     }
 }

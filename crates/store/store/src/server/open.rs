@@ -8,7 +8,7 @@ use crate::master::{Inbox, Master};
 use crate::member::ClusterNode;
 use crate::replicas::{self, Replicas};
 use crate::replication::Replicator;
-use crate::restart::{self, Tables};
+use crate::restart::{self, OpenedLog, Tables};
 use sprat_disk::{Access, FileDisk, OpenError};
 use sprat_log::{Config, Log};
 use sprat_net::{Count, Event, Mode};
@@ -188,7 +188,7 @@ pub(super) fn open(
     let disk = open_disk(&path, access).map_err(|error| failed(&error))?;
     let access = disk.describe().to_owned();
     let started = Instant::now();
-    let (log, backup, report) =
+    let OpenedLog { log, backup, report } =
         restart::open(disk, &config, &setup, tables).map_err(|error| failed(&error))?;
     let restored =
         Restored { report, objects: log.stats().objects, elapsed: started.elapsed(), access };
