@@ -204,7 +204,12 @@ pub struct Page {
     pub ended: Nanos,
 }
 
-/// All calls and responses of a run.
+/// All calls and responses of a run, for [`check`](crate::check::check).
+///
+/// A client calls [`invoke`](Self::invoke) when it sends a call, and [`respond`](Self::respond)
+/// when it has the response; [`turn_page`](Self::turn_page) records a page of a scan. A call whose
+/// response proves nothing stays [`OPEN`]: it may have been executed, may be executed later, or
+/// never.
 #[derive(Clone, Debug, Default)]
 pub struct History {
     /// Calls in the order of their invocations.

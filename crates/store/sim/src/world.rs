@@ -42,7 +42,13 @@ enum Phase {
     Last(usize),
 }
 
-/// One server, its clients, and the faults that hit them.
+/// One server, its clients, and the faults that hit them: the whole history of a seed.
+///
+/// [`World::new`] draws the history's settings and faults from the seed, and
+/// [`finish`](World::finish) runs it. Each iteration delivers frames, injects the faults that are
+/// due, then steps the server and the clients in a fixed order, and advances virtual time to the
+/// next event. After the work, all faults end, the server restarts once more, and every object is
+/// read, written and read again; then the checks decide whether the responses are linearizable.
 pub struct World {
     settings: Settings,
     trace: Rc<RefCell<Trace>>,

@@ -199,6 +199,15 @@ pub enum DataDirError {
 
 /// A data directory that this process has locked. Clones share the lock, which ends with the last
 /// of them.
+///
+/// A server that starts calls [`open`](Self::open) or [`open_nodes`](Self::open_nodes), which
+/// refuse files that are missing or older than the identity says, then
+/// [`check_kind`](Self::check_kind). Once the coordinator has given it an id, it records that with
+/// [`set_identity`](Self::set_identity), and then opens the log or the replicas itself, by their
+/// paths. [`note_ages`](Self::note_ages) records the files' ages after they are opened and after
+/// they are closed; a crash in between leaves files that are younger than the identity says, which
+/// is allowed. Every write in the directory is durable on return, and overwrites blocks that the
+/// directory has already, so that it succeeds on a full disk.
 #[derive(Clone)]
 pub struct DataDir {
     path: PathBuf,

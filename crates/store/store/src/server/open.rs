@@ -38,7 +38,22 @@ pub enum Durability {
     None,
 }
 
-/// How to run a server.
+/// How to run a server: the arguments of [`Server::start`](super::Server::start).
+///
+/// One process may have several nodes, one for each locator in [`listen`](Self::listen); they share
+/// [`memory`](Self::memory) and [`disk`](Self::disk) in equal parts. With
+/// [`copies`](Self::copies) a node's log is kept on other servers, and its disk has replicas for
+/// them; without, the log is on its own disk. Start from [`alone`](Self::alone) and change what
+/// differs:
+///
+/// ```no_run
+/// use sprat_store::server::{Server, ServerOptions};
+///
+/// let options = ServerOptions { memory: 1 << 30, ..ServerOptions::alone("data".as_ref()) };
+/// let server = Server::start(&options)?;
+/// server.wait()?;
+/// # Ok::<(), sprat_store::server::ServerError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
     /// Locator of the coordinator, or of several.
