@@ -21,7 +21,7 @@ const PAGE_TRIES: u32 = 4;
 /// Most pages of a scan; one with more never ends.
 const MAX_PAGES: u32 = 100_000;
 
-/// What all clients share during an iteration.
+/// State that all clients share during an iteration.
 pub struct Shared<'a> {
     /// The settings.
     pub settings: &'a Settings,

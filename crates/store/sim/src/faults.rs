@@ -1,4 +1,4 @@
-//! What goes wrong, and when.
+//! The faults of a history, and when they happen.
 
 use crate::random::Random;
 use crate::settings::Settings;
@@ -141,7 +141,7 @@ fn weather(settings: &Settings, random: &mut Random) -> Fault {
     }
 }
 
-/// What the network does to frames, shared with the hub's policy.
+/// The network's behaviour, shared with the hub's policy.
 #[derive(Debug)]
 pub struct NetworkConditions {
     random: Random,

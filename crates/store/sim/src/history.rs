@@ -78,7 +78,7 @@ impl Value {
     }
 }
 
-/// What a client requests of one object.
+/// A client's request for one object.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Action {
     /// Read the value.
@@ -220,7 +220,7 @@ pub struct History {
     /// For each object, the changes that had no response when they were last checked, by their
     /// numbers.
     unsettled: BTreeMap<Name, Vec<usize>>,
-    /// What was invoked before this moment may have been lost, even if it was acknowledged.
+    /// Calls invoked before this moment may have been lost, even if they were acknowledged.
     lost: u64,
 }
 

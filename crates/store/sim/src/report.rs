@@ -176,7 +176,7 @@ pub(crate) fn run_seed(
 pub struct Failure {
     /// Its seed.
     pub seed: u64,
-    /// What is wrong.
+    /// A description of the fault.
     pub what: String,
     /// Its events, a line each.
     pub trace: Vec<String>,

@@ -37,7 +37,7 @@ pub struct Settings {
     pub segment_bytes: usize,
     /// Disk space of the server, bytes.
     pub disk_bytes: u64,
-    /// What acknowledged writes survive.
+    /// The failures that acknowledged writes survive.
     pub durability: Durability,
     /// Whether the power may fail although acknowledged writes are only buffered: they may be lost
     /// then, but the log must still open.

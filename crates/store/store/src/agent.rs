@@ -171,7 +171,7 @@ impl CoordinatorSession {
         self.wrong_cluster.take()
     }
 
-    /// What the server knows of its cluster.
+    /// The cluster and the newest catalog version that the server has seen.
     #[must_use]
     pub fn seen(&self) -> Seen {
         Seen { cluster: self.enlisted.cluster.into(), version: self.seen.into() }

@@ -115,7 +115,7 @@ pub enum DataDirError {
     /// The operating system refused.
     #[error("{path}: cannot {what}: {source}")]
     Io {
-        /// What was being done.
+        /// The action that failed.
         what: &'static str,
         /// The file or directory.
         path: PathBuf,
@@ -144,7 +144,7 @@ pub enum DataDirError {
     Other {
         /// The directory.
         path: PathBuf,
-        /// What it holds, and how to start.
+        /// Its contents, and how to start with them.
         kind: &'static str,
     },
     /// It was created for another number of nodes.
@@ -170,7 +170,7 @@ pub enum DataDirError {
         path: PathBuf,
         /// Missing, or empty.
         is: &'static str,
-        /// What was in it.
+        /// Its contents, which are lost.
         what: &'static str,
     },
     /// A file is an older copy of itself.
@@ -192,7 +192,7 @@ pub enum DataDirError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong, and what to do.
+        /// The fault, and a remedy.
         cause: String,
     },
 }

@@ -12,8 +12,8 @@ struct AdmittedClient {
 }
 
 /// The admitted clients, by the numbers that their requests carry, and the names of the tables. A
-/// client's certificate grants rights by table name; admins, servers, and peers of a cluster without
-/// identities may do everything.
+/// client's certificate grants rights by table name; admins, servers, and peers of a cluster
+/// without identities may do everything.
 #[derive(Default)]
 pub(crate) struct AccessRules {
     /// At most as many as an endpoint has channels.

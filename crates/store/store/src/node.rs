@@ -12,7 +12,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 
-/// What a node runs: a [`Handler`] of requests that also has work of its own.
+/// The service of a node: a [`Handler`] of requests that also has work of its own.
 ///
 /// In each loop iteration the node delivers the requests that have arrived, then calls
 /// [`poll`](Self::poll), [`take_ready`](Self::take_ready) until it returns `None`, and

@@ -21,10 +21,10 @@ pub enum RestartError {
     /// The disk cannot be read, or what is on it is damaged.
     #[error(transparent)]
     Disk(#[from] OpenError),
-    /// What is on disk does not fit into the memory.
+    /// The log does not fit into the memory.
     #[error("{0}; start the server with more --memory (nothing was changed)")]
     Full(RestoreError),
-    /// What is on disk is inconsistent.
+    /// The log is inconsistent.
     #[error("cannot replay the log: {0} (nothing was changed)")]
     Replay(RestoreError),
     /// The log has objects of tables that cannot have been dropped.
@@ -81,7 +81,7 @@ pub struct OpenedLog<D: Disk> {
     pub log: Log,
     /// The backup on the log's disk.
     pub backup: Backup<D>,
-    /// What replay has found; empty for a new log.
+    /// The results of the replay; empty for a new log.
     pub report: ReplayReport,
 }
 

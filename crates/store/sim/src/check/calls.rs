@@ -120,8 +120,7 @@ impl Calls {
         self.calls[index(call)].number
     }
 
-    /// Of the answered calls from `first` on, those that may come next when all before `first` are
-    /// done.
+    /// The answered calls from `first` on that may come next when all before `first` are done.
     pub(super) fn beside(&self, first: u32) -> impl Iterator<Item = u32> + '_ {
         std::iter::once(first).chain(self.overlaps[index(first)].iter().copied())
     }

@@ -13,7 +13,7 @@ use thiserror::Error;
 /// Calls shown around the one that does not fit.
 const CONTEXT: usize = 24;
 
-/// What is wrong with a history.
+/// A violation of the store's promises.
 #[derive(Clone, Debug, Error)]
 pub enum Violation {
     /// Calls on one object that fit no order.
@@ -40,12 +40,12 @@ pub enum Violation {
         scan: u64,
         /// The table's id.
         table: u32,
-        /// What is wrong.
+        /// A description of the fault.
         what: String,
     },
 }
 
-/// What was checked.
+/// The extent of a check.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Checked {
     /// Objects.

@@ -1,6 +1,6 @@
-//! What several coordinators share, in memory: a register and rows with the semantics of etcd's
-//! transactions. Each coordinator's connection may fail before or after a transaction, or deliver
-//! it much later.
+//! A model of etcd, in memory, that several coordinators share: a register and rows with the
+//! semantics of etcd's transactions. Each coordinator's connection may fail before or after a
+//! transaction, or deliver it much later.
 
 use crate::random::Random;
 use sprat_net::Nanos;

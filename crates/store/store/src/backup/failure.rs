@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 use thiserror::Error;
 
-/// What was requested of the disk.
+/// A kind of request to the disk.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Operation {
     /// Write log bytes.
@@ -41,7 +41,7 @@ impl fmt::Display for Operation {
     if super::growth::is_full(source) { "the disk is full: " } else { "" }
 )]
 pub struct Failed {
-    /// What was requested.
+    /// The request that failed.
     pub operation: Operation,
     /// The file.
     pub file: String,

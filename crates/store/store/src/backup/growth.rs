@@ -33,7 +33,7 @@ enum Step {
     Release,
 }
 
-/// What a growing file needs next.
+/// The next thing that a growing file needs.
 pub(super) enum Next {
     /// This operation.
     Do(Op),
@@ -45,7 +45,7 @@ pub(super) enum Next {
     GivenUp,
 }
 
-/// What a step of growth is for, which decides what its failure means.
+/// The purpose of a step of growth, which decides what its failure means.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Purpose {
     /// It reserves room: if there is none, only the growth ends.
@@ -97,7 +97,7 @@ impl Growth {
         }
     }
 
-    /// What the step under way is for.
+    /// The purpose of the step under way.
     pub(super) fn purpose(&self) -> Purpose {
         match self.step {
             Step::Reserve | Step::Zero(..) => Purpose::Reserve,

@@ -7,7 +7,7 @@ use sprat_wire::frame::{ChunkHeader, FREED, Seed};
 /// was freed. If a torn write left two different copies, either is right.
 pub(super) const MARK_BYTES: usize = BLOCK_BYTES / 2;
 
-/// What the last block of a frame says.
+/// The contents of the last block of a frame.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Mark {
     /// Everything with this incarnation or a lower one is free; zero means nothing is.

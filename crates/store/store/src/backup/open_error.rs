@@ -40,9 +40,9 @@ pub enum OpenError {
     Foreign {
         /// The file.
         file: String,
-        /// What it should be.
+        /// The kind of file that it should be.
         what: &'static str,
-        /// What differs.
+        /// The field that differs.
         field: &'static str,
     },
     /// The file was cut short.

@@ -1,11 +1,11 @@
-//! Whose segments a file holds, and what depends on it.
+//! The owner of the segments in a file, and what depends on it.
 
 use super::config::{
     MAX_ENDING_REPLICAS, MAX_OPEN, MAX_OPEN_REPLICAS, Options, SPARE_FRAMES, SPARE_FRAMES_OF_LOG,
 };
 use sprat_wire::frame::{BLOCK_BYTES, REPLICA_FILE};
 
-/// Whose segments a file holds.
+/// The owner of the segments in a file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Owner {
     /// This node's own log: heads come in order, and the newest one lists what belongs to it.

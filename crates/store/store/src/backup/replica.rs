@@ -33,7 +33,7 @@ impl Pool {
     }
 }
 
-/// What all segments in a file have in common.
+/// Properties that all segments in a file share.
 #[derive(Clone, Copy)]
 pub(super) struct Geometry {
     pub(super) seed: Seed,

@@ -1,4 +1,4 @@
-//! What replay finds.
+//! The results of a replay.
 
 use sprat_wire::entry::SegmentHeader;
 use std::collections::BTreeMap;
@@ -30,7 +30,7 @@ pub struct Cut {
     pub log_end: u32,
     /// Bytes of log cut off, as far as the remains show.
     pub bytes: u64,
-    /// What was found there.
+    /// A description of what was found there.
     pub found: String,
 }
 
@@ -45,7 +45,7 @@ pub struct Garbage {
     pub segment: Option<u64>,
 }
 
-/// What opening a log has found, and everything that was left out.
+/// The results of opening a log, with everything that was left out.
 #[derive(Clone, Debug, Default)]
 pub struct ReplayReport {
     /// Segments delivered.
@@ -54,7 +54,7 @@ pub struct ReplayReport {
     pub entries: u64,
     /// Bytes of log in them.
     pub bytes: u64,
-    /// What was cut off the newest head, or a head that never began.
+    /// The end that was cut off the newest head, or a head that never began.
     ///
     /// Only chunks that nothing on disk vouches for are cut: those of the very last commit (under
     /// `Buffered`, after a power failure, those since the last sync). A commit that was torn by a
@@ -92,8 +92,8 @@ pub struct Corruption {
     pub offset: u64,
     /// The segment there.
     pub segment: Option<u64>,
-    /// What should be there.
+    /// A description of what should be there.
     pub expected: String,
-    /// What is there.
+    /// A description of what is there.
     pub found: String,
 }

@@ -50,9 +50,9 @@ pub struct Damage {
     pub offset: u64,
     /// The replica there, as far as the remains show.
     pub replica: Option<ReplicaId>,
-    /// What should be there.
+    /// A description of what should be there.
     pub expected: String,
-    /// What is there.
+    /// A description of what is there.
     pub found: String,
 }
 
@@ -65,7 +65,7 @@ pub struct Torn {
     pub offset: u64,
     /// Where the replica's log ends now, bytes; zero if it never began.
     pub len: u32,
-    /// What was found there.
+    /// A description of what was found there.
     pub found: String,
 }
 
@@ -83,7 +83,7 @@ impl fmt::Display for Torn {
     }
 }
 
-/// What opening a file of replicas has found.
+/// The results of opening a file of replicas.
 #[derive(Clone, Debug, Default)]
 pub struct StoredReport {
     /// Replicas that are whole as far as is known, in the order of their words.
@@ -102,7 +102,7 @@ pub struct StoredReport {
     pub elapsed: Duration,
 }
 
-/// What one frame holds.
+/// The contents of one frame.
 enum FrameContents {
     /// Nothing.
     Nothing,
@@ -112,7 +112,7 @@ enum FrameContents {
     Damaged(Damage, u32),
 }
 
-/// What a frame holds, and what is wrong with its mark.
+/// The contents of a frame, and the damage of its mark.
 type Examined = (FrameContents, Option<Damage>);
 
 /// Which frames hold replicas, and which are free.

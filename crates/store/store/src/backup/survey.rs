@@ -28,7 +28,7 @@ pub(super) struct SegmentFrame {
     head: bool,
 }
 
-/// What the frames of a log hold.
+/// The contents of the frames of a log.
 #[derive(Default)]
 pub(super) struct Survey {
     /// The log's segments, newest first; the first is the newest head. Empty for an empty log.

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 /// Commands that may wait at once.
 const MAX_COMMANDS: usize = 64;
 
-/// What the coordinator assigns to a server.
+/// An assignment of the coordinator to a server.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct MasterAssignment {
     /// Version of the coordinator's tablet map.
@@ -70,7 +70,7 @@ pub struct RecoveryResult {
     pub failure: String,
 }
 
-/// What both ends share.
+/// State that both ends share.
 struct Shared {
     applied: AtomicU64,
     min_open: AtomicU64,

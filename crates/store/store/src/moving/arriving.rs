@@ -33,9 +33,9 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// Delay before an unanswered request is repeated.
 const RETRY: Duration = Duration::from_millis(5);
 
-/// What a migration is waiting for.
+/// The step of a migration.
 enum Step {
-    /// What this log still has of the tablet must be dropped first.
+    /// The remains of the tablet in this log must be dropped first.
     Clearing,
     /// Entries are requested and adopted.
     Collecting,
@@ -54,7 +54,7 @@ struct MigrationTarget {
     step: Step,
     /// First segment of this log whose entries of the tablet count.
     since: u64,
-    /// What to request next.
+    /// The next request.
     stage: Stage,
     after: u64,
     batch: u64,

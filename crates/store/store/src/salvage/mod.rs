@@ -42,7 +42,7 @@ pub struct Fault {
     pub file: PathBuf,
     /// Offset in the file, bytes.
     pub offset: u64,
-    /// What is wrong.
+    /// A description of the fault.
     pub what: String,
 }
 

@@ -29,7 +29,7 @@ const ETCD_RETRY: Duration = Duration::from_secs(1);
 /// as long.
 const WARN_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What the thread needs to stand for election.
+/// Everything that the thread needs to stand for election.
 pub(super) struct ElectionSettings {
     /// Where others reach the coordinator.
     pub(super) locator: String,

@@ -52,7 +52,7 @@ pub enum ServerError {
     /// The operating system refuses.
     #[error("cannot {what}: {source}")]
     System {
-        /// What was being done.
+        /// The action that failed.
         what: String,
         /// The system's error.
         source: io::Error,

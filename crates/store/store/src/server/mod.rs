@@ -116,7 +116,7 @@ struct NodeSettings {
 pub struct DataNode {
     /// Where clients reach its objects.
     pub listen: Locator,
-    /// What was found in its log.
+    /// The contents that its log had at the start.
     pub restored: Restored,
 }
 

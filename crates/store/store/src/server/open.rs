@@ -76,7 +76,7 @@ pub struct ServerOptions {
     pub copies: u8,
     /// The server's rack, which replicas of its log avoid; empty if it is not known.
     pub rack: String,
-    /// What the data threads do when idle.
+    /// The data threads' behaviour when idle.
     pub idle: Mode,
     /// Cores that the data threads are pinned to: one for each node, or none at all.
     pub cores: Vec<usize>,
@@ -92,7 +92,7 @@ pub struct ServerOptions {
     pub deaths: u64,
 }
 
-/// What was found in the log.
+/// The contents of a log at the start.
 #[derive(Clone, Debug, Default)]
 pub struct Restored {
     /// The report of the replay.

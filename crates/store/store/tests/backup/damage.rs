@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 /// A log file with some contents, and what is known about it.
 struct Built {
     contents: Vec<u8>,
-    /// What was durable at the end, and before the last commit.
+    /// The durable bytes at the end, and before the last commit.
     segments: Segments,
     before_last: BTreeMap<u64, usize>,
     newest: u64,
@@ -49,7 +49,7 @@ fn build(seed: u64, close: bool) -> Built {
     Built { contents: control.contents(), segments, before_last, newest }
 }
 
-/// What must remain whatever is cut: everything but the last commit of the newest head.
+/// The bytes that must remain after any cut: all but the last commit of the newest head.
 fn check_kept(built: &Built, replayed: &Segments, what: &str) {
     for (id, bytes) in replayed {
         let before = built
