@@ -1,6 +1,6 @@
 //! A client: the real one, and the work that it is given.
 
-use crate::history::{Action, History, MIN_TEXT, Name, Page, Response, Value};
+use crate::history::{Action, History, MIN_TEXT, ObjectName, Page, Response, Value};
 use crate::random::Random;
 use crate::settings::Settings;
 use crate::trace::Trace;
@@ -22,7 +22,7 @@ const PAGE_TRIES: u32 = 4;
 const MAX_PAGES: u32 = 100_000;
 
 /// State that all clients share during an iteration.
-pub struct Shared<'a> {
+pub struct ClientContext<'a> {
     /// The settings.
     pub settings: &'a Settings,
     /// Records calls and responses.
@@ -60,7 +60,7 @@ enum Pending {
 #[derive(Clone, Copy, Debug)]
 pub enum Errand {
     /// A call.
-    Call(Name, Action),
+    Call(ObjectName, Action),
     /// A scan of a table.
     Scan(u32),
 }
@@ -69,10 +69,10 @@ impl Errand {
     /// The calls at the end of a history: a table's objects are read, written once more, and read
     /// again.
     pub(crate) fn last(table: u32, keys: u16) -> impl Iterator<Item = Self> {
-        let names = move || (0..keys).map(move |key| Name { table, key });
+        let names = move || (0..keys).map(move |key| ObjectName { table, key });
         let read =
             move || names().map(|name| Self::Call(name, Action::Read)).chain([Self::Scan(table)]);
-        let write = |name: Name| {
+        let write = |name: ObjectName| {
             let id = u64::MAX - (u64::from(name.table) << 16) - u64::from(name.key);
             let value = Value::Text { id, len: MIN_TEXT };
             Self::Call(name, Action::Write { value, condition: Condition::None })
@@ -100,7 +100,7 @@ pub struct Client {
     /// Scans to continue or to begin.
     scans: Vec<Scan>,
     /// The last known versions, for conditions.
-    last_versions: BTreeMap<Name, u64>,
+    last_versions: BTreeMap<ObjectName, u64>,
     /// Numbers scans and texts.
     last_number: u64,
 }
@@ -188,7 +188,7 @@ impl Client {
     }
 
     /// Handles what has arrived, and makes the calls that are due.
-    pub fn step(&mut self, now: Nanos, shared: &mut Shared<'_>) {
+    pub fn step(&mut self, now: Nanos, shared: &mut ClientContext<'_>) {
         if now < self.paused_until {
             return;
         }
@@ -238,7 +238,7 @@ impl Client {
     }
 
     /// Makes a random call.
-    fn begin(&mut self, now: Nanos, shared: &mut Shared<'_>) {
+    fn begin(&mut self, now: Nanos, shared: &mut ClientContext<'_>) {
         let patience = match self.random.below(10) {
             0..3 => self.random.micros(100, 10_000),
             3..8 => self.random.micros(50_000, 500_000),
@@ -254,7 +254,7 @@ impl Client {
             .random
             .below(u64::from(shared.settings.keys))
             .min(self.random.below(u64::from(shared.settings.keys)));
-        let name = Name { table, key: u16::try_from(key).expect("few keys") };
+        let name = ObjectName { table, key: u16::try_from(key).expect("few keys") };
         if self.random.chance(1, 16) {
             return self.begin_scan(now, table, shared);
         }
@@ -264,7 +264,7 @@ impl Client {
     }
 
     /// Overwrites a piece of ballast, so that the cleaner has something to free.
-    fn overwrite_ballast(&mut self, shared: &Shared<'_>) -> (Name, Action) {
+    fn overwrite_ballast(&mut self, shared: &ClientContext<'_>) -> (ObjectName, Action) {
         let key =
             u16::try_from(self.random.below(u64::from(shared.settings.ballast))).expect("few");
         self.last_number += 1;
@@ -273,12 +273,12 @@ impl Client {
         let value =
             Value::Text { id: self.last_number, len: u32::try_from(len).expect("at most 1 MB") };
         (
-            Name { table: shared.ballast.id, key },
+            ObjectName { table: shared.ballast.id, key },
             Action::Write { value, condition: Condition::None },
         )
     }
 
-    fn action(&mut self, name: Name, settings: &Settings) -> Action {
+    fn action(&mut self, name: ObjectName, settings: &Settings) -> Action {
         let number = name.key.is_multiple_of(4);
         match self.random.below(if number { 100 } else { 80 }) {
             0..28 => Action::Read,
@@ -312,7 +312,7 @@ impl Client {
         Value::Text { id: self.last_number, len: u32::try_from(len).expect("at most 1 MB") }
     }
 
-    fn condition(&mut self, name: Name) -> Condition {
+    fn condition(&mut self, name: ObjectName) -> Condition {
         match self.random.below(10) {
             0..6 => Condition::None,
             6 => Condition::Absent,
@@ -332,10 +332,10 @@ impl Client {
     fn call(
         &mut self,
         now: Nanos,
-        name: Name,
+        name: ObjectName,
         action: Action,
         patience: Duration,
-        shared: &mut Shared<'_>,
+        shared: &mut ClientContext<'_>,
     ) {
         let number = shared.history.invoke(now, self.index, name, action);
         shared
@@ -363,14 +363,14 @@ impl Client {
         }
     }
 
-    fn begin_scan(&mut self, now: Nanos, table: u32, shared: &mut Shared<'_>) {
+    fn begin_scan(&mut self, now: Nanos, table: u32, shared: &mut ClientContext<'_>) {
         self.last_number += 1;
         let scan =
             Scan { number: self.last_number, table, after: None, invoked: 0, tries: 0, pages: 0 };
         self.request_page(now, scan, shared);
     }
 
-    fn request_page(&mut self, now: Nanos, mut scan: Scan, shared: &mut Shared<'_>) {
+    fn request_page(&mut self, now: Nanos, mut scan: Scan, shared: &mut ClientContext<'_>) {
         if scan.tries == 0 {
             scan.invoked = shared.history.moment();
         }
@@ -396,7 +396,7 @@ impl Client {
         }
     }
 
-    fn learn(&mut self, shared: &Shared<'_>) {
+    fn learn(&mut self, shared: &ClientContext<'_>) {
         if self.learned.replace(shared.edition) == Some(shared.edition) {
             return;
         }
@@ -412,8 +412,8 @@ fn handle_answer(
     number: usize,
     action: Action,
     answer: Result<Answer<'_>, Error>,
-    shared: &mut Shared<'_>,
-    last_versions: &mut BTreeMap<Name, u64>,
+    shared: &mut ClientContext<'_>,
+    last_versions: &mut BTreeMap<ObjectName, u64>,
 ) {
     let response = match &answer {
         Ok(answer) => response_of(action, answer),
@@ -488,7 +488,7 @@ fn handle_page(
     client: usize,
     scan: Scan,
     answer: Result<Answer<'_>, Error>,
-    shared: &mut Shared<'_>,
+    shared: &mut ClientContext<'_>,
 ) -> Option<Scan> {
     let Scan { number, table, after, invoked, .. } = scan;
     let answer = match answer {

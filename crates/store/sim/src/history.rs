@@ -138,14 +138,14 @@ pub enum Response {
 
 /// An object's name: its table and key.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct Name {
+pub struct ObjectName {
     /// Table id.
     pub table: u32,
     /// The number of the key.
     pub key: u16,
 }
 
-impl Name {
+impl ObjectName {
     /// The key's bytes: most are short, one is longer than a frame, one is empty.
     #[must_use]
     pub fn bytes(self) -> Vec<u8> {
@@ -166,7 +166,7 @@ pub struct Operation {
     /// The client that made it.
     pub client: usize,
     /// The object.
-    pub name: Name,
+    pub name: ObjectName,
     /// The action.
     pub action: Action,
     /// The moment of the invocation. Moments are numbers in the order of events; each is used once.
@@ -219,7 +219,7 @@ pub struct History {
     moments: u64,
     /// For each object, the changes that had no response when they were last checked, by their
     /// numbers.
-    unsettled: BTreeMap<Name, Vec<usize>>,
+    unsettled: BTreeMap<ObjectName, Vec<usize>>,
     /// Calls invoked before this moment may have been lost, even if they were acknowledged.
     lost: u64,
 }
@@ -241,7 +241,7 @@ impl History {
     }
 
     /// Records an invocation; returns the call's number.
-    pub fn invoke(&mut self, now: Nanos, client: usize, name: Name, action: Action) -> usize {
+    pub fn invoke(&mut self, now: Nanos, client: usize, name: ObjectName, action: Action) -> usize {
         let (number, invoked) = (self.operations.len(), self.moment());
         let response = Response::Unknown;
         let operation = Operation {
@@ -264,7 +264,7 @@ impl History {
 
     /// Whether the object has so many changes of unknown outcome that no client should request
     /// another.
-    pub fn is_tangled(&mut self, now: Nanos, name: Name) -> bool {
+    pub fn is_tangled(&mut self, now: Nanos, name: ObjectName) -> bool {
         let Self { operations, unsettled, .. } = self;
         let Some(numbers) = unsettled.get_mut(&name) else { return false };
         numbers.retain(|&number| {
@@ -335,7 +335,7 @@ impl fmt::Display for Value {
     }
 }
 
-impl fmt::Display for Name {
+impl fmt::Display for ObjectName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.table, self.key)
     }

@@ -33,7 +33,7 @@ pub mod world;
 
 pub use random::Random;
 pub use report::{Failure, Summary};
-pub use seeds::{Run, run_seeds};
+pub use seeds::{SeedResult, run_seeds};
 pub use settings::Settings;
 pub use trace::Trace;
 pub use world::{World, run};

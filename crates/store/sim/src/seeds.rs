@@ -17,7 +17,7 @@ struct Outcome {
 }
 
 /// The result of a seed's history.
-pub type Run = Result<(Summary, Trace), Box<Failure>>;
+pub type SeedResult = Result<(Summary, Trace), Box<Failure>>;
 
 /// Runs the histories of `seeds` with `run` on `threads` threads. After each, one of the threads
 /// calls `goes_on` with the number of histories that are done, and the failure if it was one;
@@ -27,7 +27,7 @@ pub type Run = Result<(Summary, Trace), Box<Failure>>;
 /// # Panics
 /// When `goes_on` panics.
 pub fn run_seeds(
-    run: impl Fn(u64) -> Run + Sync,
+    run: impl Fn(u64) -> SeedResult + Sync,
     seeds: Range<u64>,
     threads: usize,
     goes_on: impl Fn(u64, Option<&Failure>) -> bool + Sync,

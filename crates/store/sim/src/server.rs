@@ -75,8 +75,9 @@ impl Server {
             segment_bytes: settings.segment_bytes,
             ..Config::new(settings.memory, sprat_log::Durability::Tracked)
         };
-        let set_up = restart::set_up(config, settings.disk_bytes, (1, 1), settings.durability);
-        let (config, mut options) = set_up.expect("the settings fit");
+        let configured =
+            restart::configure(config, settings.disk_bytes, (1, 1), settings.durability);
+        let (config, mut options) = configured.expect("the settings fit");
         options.threads = settings.replay_threads;
         let control = MemControl::new(disk_seed);
         control.set_latency(settings.latency);
@@ -182,7 +183,7 @@ impl Server {
         self.control.set_now(now.0);
         let disk = self.control.open().expect("whoever had it open is gone");
         let opened =
-            restart::open(disk, &self.config, &self.options, &restart::Tables::served(tables));
+            restart::open(disk, &self.config, &self.options, &restart::LogTables::served(tables));
         let restart::OpenedLog { log, backup, report } = match opened {
             Ok(opened) => opened,
             Err(error) if self.met_trouble() => return Ok(Start::Failed(error.to_string())),

@@ -1,9 +1,9 @@
 //! The loop: time, network, server, clients and faults, in a fixed order.
 
 use crate::check;
-use crate::client::{Client, Errand, Shared, TRANSPORT};
+use crate::client::{Client, ClientContext, Errand, TRANSPORT};
 use crate::faults::{self, Fault, NetworkConditions};
-use crate::history::{Action, History, Name, Response, Value};
+use crate::history::{Action, History, ObjectName, Response, Value};
 use crate::random::Random;
 use crate::report::{Failure, Summary, run_seed};
 use crate::server::{self, Server, Start};
@@ -180,9 +180,9 @@ impl World {
         self.tables.iter().map(|table| table.id).chain([BALLAST]).collect()
     }
 
-    fn ballast(&self) -> impl Iterator<Item = (Name, Value)> + use<> {
+    fn ballast(&self) -> impl Iterator<Item = (ObjectName, Value)> + use<> {
         let len = self.settings.ballast_bytes;
-        let name = |key| Name { table: BALLAST, key };
+        let name = |key| ObjectName { table: BALLAST, key };
         (0..self.settings.ballast)
             .map(move |key| (name(key), Value::Text { id: u64::from(key) + 1, len }))
     }
@@ -258,7 +258,7 @@ impl World {
         }
         let Self { settings, history, ballast, tables, edition, nonsense, now, .. } = self;
         let mut trace = self.trace.borrow_mut();
-        let mut shared = Shared {
+        let mut shared = ClientContext {
             settings,
             history,
             trace: &mut trace,

@@ -3,11 +3,11 @@
 
 use sprat_net::Nanos;
 use sprat_sim::check::{Violation, check};
-use sprat_sim::history::{Action, History, Name, Page, Response, Value};
+use sprat_sim::history::{Action, History, ObjectName, Page, Response, Value};
 use sprat_wire::op::Condition;
 use sprat_wire::value::ValueType;
 
-const NAME: Name = Name { table: 1, key: 1 };
+const NAME: ObjectName = ObjectName { table: 1, key: 1 };
 const SEED: u64 = 7;
 const KEYS: u16 = 4;
 
@@ -205,7 +205,11 @@ fn calls_at_the_same_time_come_in_either_order() {
 }
 
 /// A history of one object, and one page that covers the whole table.
-fn scanned(calls: &[(Action, Response)], rows: &[(Name, u64, u64)], next: Option<u64>) -> History {
+fn scanned(
+    calls: &[(Action, Response)],
+    rows: &[(ObjectName, u64, u64)],
+    next: Option<u64>,
+) -> History {
     let mut history = in_sequence(calls);
     let (invoked, returned) = (history.moment(), history.moment());
     let rows = rows.iter().map(|&(name, version, id)| (name.bytes(), version, text(id))).collect();
@@ -233,7 +237,7 @@ fn scans_return_the_objects_that_exist() {
     rejects(&scanned(&there, &[(NAME, 2, 1)], None));
     accepts(&scanned(&[(write(1), done(1)), (REMOVE, done(1))], &[], None));
     rejects(&scanned(&[(write(1), done(1)), (REMOVE, done(1))], &[(NAME, 1, 1)], None));
-    let other = Name { key: 2, ..NAME };
+    let other = ObjectName { key: 2, ..NAME };
     rejects(&scanned(&there, &[(NAME, 1, 1), (other, 1, 5)], None));
 }
 
@@ -246,7 +250,7 @@ fn scans_return_each_object_once_at_its_position() {
     };
     wrong(&scanned(&there, &[(NAME, 1, 1), (NAME, 1, 1)], None));
     wrong(&scanned(&there, &[(NAME, 1, 1)], Some(0)));
-    let stranger = Name { key: 77, ..NAME };
+    let stranger = ObjectName { key: 77, ..NAME };
     wrong(&scanned(&there, &[(NAME, 1, 1), (stranger, 1, 1)], None));
 }
 

@@ -3,7 +3,7 @@
 use sprat_net::Nanos;
 use sprat_sim::check::linear::{self, Verdict};
 use sprat_sim::check::model::State;
-use sprat_sim::history::{Action, Name, OPEN, Operation, Response, SETTLED, Value};
+use sprat_sim::history::{Action, OPEN, ObjectName, Operation, Response, SETTLED, Value};
 use sprat_sim::random::Random;
 use sprat_wire::op::Condition;
 
@@ -132,7 +132,7 @@ fn history(random: &mut Random) -> Vec<Operation> {
         };
         let (response, returned) =
             if lost { (Response::Unknown, OPEN) } else { (response, returned) };
-        let (number, name) = (usize::try_from(number).unwrap(), Name { table: 1, key: 1 });
+        let (number, name) = (usize::try_from(number).unwrap(), ObjectName { table: 1, key: 1 });
         calls.push(Operation {
             number,
             client: 0,

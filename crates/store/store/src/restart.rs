@@ -43,7 +43,7 @@ pub enum RestartError {
 
 /// The tables whose objects may be in a log, as the coordinator knows them.
 #[derive(Clone, Debug, Default)]
-pub struct Tables {
+pub struct LogTables {
     /// Ids of the tables that this server serves: their objects count.
     pub served: Vec<u32>,
     /// Ids from this one on were never given to a table; `None` if that is not known.
@@ -52,7 +52,7 @@ pub struct Tables {
     pub elsewhere: BTreeMap<u32, String>,
 }
 
-impl Tables {
+impl LogTables {
     /// These tables are served, and nothing is known of others, whose objects count as dropped.
     #[must_use]
     pub fn served(ids: &[u32]) -> Self {
@@ -98,7 +98,7 @@ pub fn open<D: Disk>(
     disk: D,
     config: &Config,
     options: &Options,
-    tables: &Tables,
+    tables: &LogTables,
 ) -> Result<OpenedLog<D>, RestartError> {
     let mut restore: Option<Restore> = None;
     let mut failure: Option<RestartError> = None;
@@ -179,7 +179,7 @@ pub fn segment_bytes_of(path: &Path) -> Option<usize> {
 ///
 /// # Errors
 /// A message, when the disk space is too small for the memory.
-pub fn set_up(
+pub fn configure(
     mut config: Config,
     disk_bytes: u64,
     identity: (u64, u32),

@@ -10,7 +10,7 @@ use sprat_store::backup::Durability;
 use sprat_store::master::{Command, Master, MasterAssignment, Outbox, RecoveryResult, inbox};
 use sprat_store::node::{Node, Service as _};
 use sprat_store::replication::Member;
-use sprat_store::restart::{OpenedLog, Tables, open, set_up};
+use sprat_store::restart::{LogTables, OpenedLog, configure, open};
 use sprat_wire::once::OperationId;
 use sprat_wire::op::{Answer, Condition, MoveOrder, Request, Status};
 use sprat_wire::tablet::{Range, Tablet, position};
@@ -64,10 +64,10 @@ impl World {
             let config =
                 LogConfig { seed: SEED, ..LogConfig::new(8 << 20, sprat_log::Durability::Tracked) };
             let (config, options) =
-                set_up(config, 64 << 20, (1, 1), Durability::Buffered).expect("enough disk");
+                configure(config, 64 << 20, (1, 1), Durability::Buffered).expect("enough disk");
             let disk = MemControl::new(last.into());
             let OpenedLog { log, backup, .. } =
-                open(disk.open().expect("a disk"), &config, &options, &Tables::served(&[TABLE]))
+                open(disk.open().expect("a disk"), &config, &options, &LogTables::served(&[TABLE]))
                     .expect("it is new");
             let (outbox, inbox) = inbox();
             let master = Master::new(log, Some(backup), inbox);

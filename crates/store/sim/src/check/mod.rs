@@ -5,7 +5,7 @@ pub mod linear;
 pub mod model;
 pub mod scan;
 
-use crate::history::{History, Name, Operation, Response};
+use crate::history::{History, ObjectName, Operation, Response};
 use linear::Verdict;
 use std::collections::BTreeMap;
 use thiserror::Error;
@@ -23,7 +23,7 @@ pub enum Violation {
     )]
     Object {
         /// The object.
-        name: Name,
+        name: ObjectName,
         /// The call that could not be placed.
         call: String,
         /// The object's position in its table.
@@ -61,7 +61,7 @@ pub struct Checked {
 /// # Errors
 /// The first [`Violation`].
 pub fn check(history: &History, hash_seed: u64, keys: u16) -> Result<Checked, Box<Violation>> {
-    let mut objects: BTreeMap<Name, Vec<Operation>> = BTreeMap::new();
+    let mut objects: BTreeMap<ObjectName, Vec<Operation>> = BTreeMap::new();
     for operation in
         history.operations.iter().filter(|operation| operation.response != Response::NotDone)
     {

@@ -6,11 +6,11 @@
 //! read each key once. If these reads fit the rest of the history, the scan has returned everything
 //! that was there throughout exactly once, and has invented nothing.
 
-use crate::history::{Action, Name, Operation, Page, Response};
+use crate::history::{Action, ObjectName, Operation, Page, Response};
 
 /// The position of a key in scans.
 #[must_use]
-pub fn position(hash_seed: u64, name: Name) -> u64 {
+pub fn position(hash_seed: u64, name: ObjectName) -> u64 {
     sprat_wire::tablet::position(hash_seed, name.table, &name.bytes())
 }
 
@@ -30,11 +30,12 @@ pub fn reads(page: &Page, hash_seed: u64, keys: u16) -> Result<Vec<Operation>, S
     }
     let mut rows: Vec<Option<(u64, crate::history::Value)>> = vec![None; usize::from(keys)];
     for (bytes, version, value) in &page.rows {
-        let Some(key) = (0..keys).find(|&key| Name { table: page.table, key }.bytes() == *bytes)
+        let Some(key) =
+            (0..keys).find(|&key| ObjectName { table: page.table, key }.bytes() == *bytes)
         else {
             return Err(format!("a key that nobody wrote: {bytes:02x?}"));
         };
-        if !within(position(hash_seed, Name { table: page.table, key })) {
+        if !within(position(hash_seed, ObjectName { table: page.table, key })) {
             return Err(format!(
                 "key {key} is not of this page, {:?} to {:?}",
                 page.after, page.next
@@ -44,7 +45,7 @@ pub fn reads(page: &Page, hash_seed: u64, keys: u16) -> Result<Vec<Operation>, S
             return Err(format!("key {key} comes twice"));
         }
     }
-    let names = (0..keys).map(|key| Name { table: page.table, key });
+    let names = (0..keys).map(|key| ObjectName { table: page.table, key });
     let reads = names.filter(|&name| within(position(hash_seed, name))).map(|name| {
         let response = match rows[usize::from(name.key)] {
             Some((version, value)) => Response::Found { version, value },

@@ -8,7 +8,7 @@ use super::faults::{self, Fault};
 use super::server::Server;
 use super::settings::Settings;
 use crate::check;
-use crate::client::{Client, Errand, Shared, TRANSPORT};
+use crate::client::{Client, ClientContext, Errand, TRANSPORT};
 use crate::faults::{NetworkConditions, policy};
 use crate::history::{History, Response};
 use crate::random::Random;
@@ -324,7 +324,7 @@ impl World {
             let mut trace = self.trace.borrow_mut();
             let work = &settings.work;
             let (trace, edition) = (&mut *trace, *edition);
-            let mut shared = Shared {
+            let mut shared = ClientContext {
                 settings: work,
                 history,
                 trace,

@@ -10,7 +10,7 @@ use super::tickets::{
     TICKET_GROW, TICKET_HEADER, TICKET_RAISE, TICKET_READ, TICKET_RETIRE, TICKET_SYNC,
     TICKET_WRITE, of_frame,
 };
-use super::{Backup, Durability, Failed, Operation, Progress, Replica, SYNC_INTERVAL};
+use super::{Backup, DiskOperation, Durability, Failed, Progress, Replica, SYNC_INTERVAL};
 use sprat_disk::{Completion, Disk, Op};
 use sprat_net::Nanos;
 
@@ -234,7 +234,7 @@ impl<D: Disk> Backup<D> {
         let Completion { ticket, result, buffer } = completion;
         match ticket {
             TICKET_SYNC => {
-                result.map_err(|error| self.fail(Operation::Sync, 0, error))?;
+                result.map_err(|error| self.fail(DiskOperation::Sync, 0, error))?;
                 self.syncing = false;
                 self.frames.sync_done();
                 for replica in &mut self.open {
@@ -257,7 +257,7 @@ impl<D: Disk> Backup<D> {
                             tracing::warn!("cannot shorten {}: {error}", self.disk.name())
                         }
                         Purpose::Reserve | Purpose::Finish => {
-                            return Err(self.fail(Operation::Grow, offset, error));
+                            return Err(self.fail(DiskOperation::Grow, offset, error));
                         }
                     }
                 }
@@ -282,11 +282,11 @@ impl<D: Disk> Backup<D> {
                 Ok(None)
             }
             TICKET_HEADER => {
-                result.map_err(|error| self.fail(Operation::Header, 0, error))?;
+                result.map_err(|error| self.fail(DiskOperation::Header, 0, error))?;
                 Ok(None)
             }
             TICKET_RAISE => {
-                result.map_err(|error| self.fail(Operation::Header, 0, error))?;
+                result.map_err(|error| self.fail(DiskOperation::Header, 0, error))?;
                 self.incarnations.raise_completed();
                 Ok(None)
             }
@@ -294,7 +294,7 @@ impl<D: Disk> Backup<D> {
                 let (kind, frame) = of_frame(ticket);
                 if let Err(error) = result {
                     return Err(self.fail(
-                        Operation::Write,
+                        DiskOperation::Write,
                         self.header.frame_offset(frame),
                         error,
                     ));

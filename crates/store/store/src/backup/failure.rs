@@ -7,7 +7,7 @@ use thiserror::Error;
 
 /// A kind of request to the disk.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Operation {
+pub enum DiskOperation {
     /// Write log bytes.
     Write,
     /// Make what was written durable.
@@ -20,7 +20,7 @@ pub enum Operation {
     Wait,
 }
 
-impl fmt::Display for Operation {
+impl fmt::Display for DiskOperation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Write => "write",
@@ -42,7 +42,7 @@ impl fmt::Display for Operation {
 )]
 pub struct Failed {
     /// The request that failed.
-    pub operation: Operation,
+    pub operation: DiskOperation,
     /// The file.
     pub file: String,
     /// Offset in the file, bytes; zero where there is none.

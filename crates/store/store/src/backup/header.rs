@@ -3,7 +3,7 @@
 use super::incarnation::AHEAD;
 use super::owner::Owner;
 use super::tickets::{TICKET_HEADER, TICKET_RAISE};
-use super::{Backup, Failed, Operation, Progress};
+use super::{Backup, DiskOperation, Failed, Progress};
 use sprat_disk::{AlignedBuf, BLOCK_BYTES, Disk, Op};
 use sprat_net::Nanos;
 use sprat_wire::frame::FILE_HEADERS;
@@ -38,7 +38,7 @@ impl<D: Disk> Backup<D> {
     }
 
     pub(super) fn wait(&mut self) -> Result<(), Failed> {
-        self.disk.wait().map_err(|error| self.fail(Operation::Wait, 0, error))
+        self.disk.wait().map_err(|error| self.fail(DiskOperation::Wait, 0, error))
     }
 
     /// Writes the file header, durably. Blocks; nothing else may be under way.
@@ -66,7 +66,7 @@ impl<D: Disk> Backup<D> {
         else {
             let error =
                 io::Error::other("the file has counted as many replicas as it can: move it away");
-            self.fail(Operation::Header, 0, error);
+            self.fail(DiskOperation::Header, 0, error);
             return;
         };
         self.header.incarnation = raised;

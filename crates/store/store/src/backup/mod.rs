@@ -80,7 +80,7 @@ pub use config::{
     SYNC_INTERVAL,
 };
 pub use contents::Contents;
-pub use failure::{AppendError, Failed, Operation};
+pub use failure::{AppendError, DiskOperation, Failed};
 pub use frames::FrameCount;
 pub use open_error::OpenError;
 pub use reading::{FrameRead, MAX_READS};
@@ -298,7 +298,7 @@ impl<D: Disk> Backup<D> {
     }
 
     /// Records a failure permanently.
-    fn fail(&mut self, operation: Operation, offset: u64, error: std::io::Error) -> Failed {
+    fn fail(&mut self, operation: DiskOperation, offset: u64, error: std::io::Error) -> Failed {
         let failed = Failed { operation, file: self.disk.name(), offset, source: Arc::new(error) };
         self.failure.get_or_insert(failed).clone()
     }

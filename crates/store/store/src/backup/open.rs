@@ -13,7 +13,7 @@ use super::report::{ReplayReport, ReplayedSegment};
 use super::retire::Retiring;
 use super::stored::StoredReport;
 use super::survey::FrameReader;
-use super::{Backup, Failed, OpenError, Operation};
+use super::{Backup, DiskOperation, Failed, OpenError};
 use sprat_disk::{AlignedBuf, BLOCK_BYTES, Disk, Op};
 use sprat_net::Nanos;
 use sprat_wire::frame::{
@@ -157,7 +157,7 @@ impl<D: Disk> Backup<D> {
         if backup.frames.total == 0
             && let Some(DiskFull { offset, source, .. }) = backup.disk_full.take()
         {
-            return Err(backup.fail(Operation::Grow, offset, source).into());
+            return Err(backup.fail(DiskOperation::Grow, offset, source).into());
         }
         Ok(backup)
     }

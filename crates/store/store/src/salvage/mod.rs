@@ -5,7 +5,7 @@
 //! neither the file's header nor its frames. [`Salvage::read`] then reads the segments that count
 //! and returns their entries. A damaged chunk still yields its undamaged entries, since each entry
 //! has its own checksum; and the bytes behind a damaged chunk header are read too, if the chunks
-//! around them show how long they are. Everything that is not whole is a [`Fault`], with its
+//! around them show how long they are. Everything that is not whole is a [`SalvageFault`], with its
 //! position.
 //!
 //! The newest head of a log lists the segments that belong to it. If that list is damaged, all
@@ -37,7 +37,7 @@ pub const MAX_FAULTS: usize = 1000;
 
 /// Something that is not whole.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Fault {
+pub struct SalvageFault {
     /// The file.
     pub file: PathBuf,
     /// Offset in the file, bytes.
@@ -46,7 +46,7 @@ pub struct Fault {
     pub what: String,
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for SalvageFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} at offset {}: {}", self.file.display(), self.offset, self.what)
     }
@@ -54,18 +54,18 @@ impl fmt::Display for Fault {
 
 /// The faults found, in order.
 #[derive(Clone, Debug, Default)]
-pub struct Faults {
+pub struct SalvageFaults {
     /// The first [`MAX_FAULTS`].
-    pub kept: Vec<Fault>,
+    pub kept: Vec<SalvageFault>,
     /// The number of all faults.
     pub count: u64,
 }
 
-impl Faults {
+impl SalvageFaults {
     fn add(&mut self, file: &Path, offset: u64, what: impl Into<String>) {
         self.count += 1;
         if self.kept.len() < MAX_FAULTS {
-            self.kept.push(Fault { file: file.to_owned(), offset, what: what.into() });
+            self.kept.push(SalvageFault { file: file.to_owned(), offset, what: what.into() });
         }
     }
 }
@@ -82,7 +82,7 @@ pub struct Salvage {
     /// Segments by id, as their chunks name them.
     segments: BTreeMap<u64, Segment>,
     /// The faults found so far.
-    pub faults: Faults,
+    pub faults: SalvageFaults,
     /// Tables have ids below this one: entries of others are not recognized.
     next_table: u32,
     /// Whether the file was closed in order. Otherwise its last write may be unfinished, which is
@@ -105,7 +105,7 @@ pub struct Salvage {
 pub fn survey(path: &Path, fallback: FileHeader, next_table: u32) -> io::Result<Salvage> {
     let file = File::open(path)?;
     let size = file.metadata()?.len();
-    let mut faults = Faults::default();
+    let mut faults = SalvageFaults::default();
     let header = newest_header(path, &file, size, &mut faults)?;
     let is_log = header.unwrap_or(fallback).server & sprat_wire::frame::REPLICA_FILE == 0;
     let closed = header.and_then(|header| header.clean);
@@ -149,7 +149,7 @@ fn newest_header(
     path: &Path,
     file: &File,
     size: u64,
-    faults: &mut Faults,
+    faults: &mut SalvageFaults,
 ) -> io::Result<Option<FileHeader>> {
     let mut newest: Option<FileHeader> = None;
     for copy in 0..FILE_HEADERS as u64 {
@@ -171,7 +171,7 @@ fn newest_header(
 
 /// Totals of what was read of a file.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Totals {
+pub struct SalvageTotals {
     /// Segments that count.
     pub segments: u64,
     /// Whole entries in them.
@@ -229,8 +229,12 @@ impl Salvage {
     ///
     /// # Errors
     /// When the file cannot be read.
-    pub fn read(&mut self, report: bool, mut take: impl FnMut(&Entry<'_>)) -> io::Result<Totals> {
-        let mut totals = Totals::default();
+    pub fn read(
+        &mut self,
+        report: bool,
+        mut take: impl FnMut(&Entry<'_>),
+    ) -> io::Result<SalvageTotals> {
+        let mut totals = SalvageTotals::default();
         let last = self.segments.keys().next_back().copied();
         for (&segment, of) in &self.segments {
             let pieces = &of.pieces;

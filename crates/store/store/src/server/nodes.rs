@@ -11,7 +11,7 @@ use crate::backup::Failed;
 use crate::coordinator::{Catalog, MetadataMemory};
 use crate::data_dir::{DataDir, Identity};
 use crate::master::Outbox;
-use crate::restart::Tables;
+use crate::restart::LogTables;
 use sprat_net::bypass::{Share, shares};
 use sprat_net::{Locator, Nanos, Policy, Transport};
 use std::sync::mpsc::{Sender, channel};
@@ -75,7 +75,7 @@ impl Server {
         let (copy, catalog) = link.catalog()?;
         let tables = match options.copies {
             0 => tables_of(&catalog, link.tables()?),
-            _ => Tables::default(),
+            _ => LogTables::default(),
         };
         if let Some(dir) = &mut dir {
             let Enlisted { server, cluster } = enlisted;
@@ -147,10 +147,10 @@ impl Server {
 }
 
 /// The catalog's tables, for a server that serves those in `served`.
-fn tables_of(catalog: &Catalog<MetadataMemory>, served: Vec<u32>) -> Tables {
+fn tables_of(catalog: &Catalog<MetadataMemory>, served: Vec<u32>) -> LogTables {
     let others = catalog.tables().filter(|table| !served.contains(&table.id));
     let elsewhere = others.map(|table| (table.id, table.name)).collect();
-    Tables { served, next: Some(catalog.next_table()), elsewhere }
+    LogTables { served, next: Some(catalog.next_table()), elsewhere }
 }
 
 /// Records the ages of a directory's files once they have been closed.

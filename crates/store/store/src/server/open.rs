@@ -8,7 +8,7 @@ use crate::master::{Inbox, Master};
 use crate::member::ClusterNode;
 use crate::replicas::{self, Replicas};
 use crate::replication::Replicator;
-use crate::restart::{self, OpenedLog, Tables};
+use crate::restart::{self, LogTables, OpenedLog};
 use sprat_disk::{Access, FileDisk, OpenError};
 use sprat_log::{Config, Log};
 use sprat_net::{Count, Event, Mode};
@@ -176,7 +176,7 @@ impl ServerOptions {
 pub(super) fn open(
     options: &ServerOptions,
     dir: Option<(PathBuf, Identity)>,
-    tables: &Tables,
+    tables: &LogTables,
     inbox: Inbox,
 ) -> Result<(Master<FileDisk>, Restored), ServerError> {
     let failed = |error: &dyn std::fmt::Display| ServerError::Log(error.to_string());
@@ -198,7 +198,7 @@ pub(super) fn open(
         configured(&path, memory).map_err(|reason| ServerError::Log(options.per_node(reason)))?;
     let config = Config { seed: identity.seed, ..config };
     let (config, setup) =
-        restart::set_up(config, disk, (identity.cluster, identity.server), durability)
+        restart::configure(config, disk, (identity.cluster, identity.server), durability)
             .map_err(|reason| ServerError::Log(options.per_node(reason)))?;
     let disk = open_disk(&path, access).map_err(|error| failed(&error))?;
     let access = disk.describe().to_owned();

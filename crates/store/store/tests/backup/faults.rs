@@ -5,14 +5,14 @@ use sprat_chance::Chance;
 use sprat_disk::{Fault, MemControl, MemDisk};
 use sprat_net::Nanos;
 use sprat_store::backup::{
-    AppendError, Backup, Durability, FrameCount, GROW_AGAIN, MAX_OPEN, OpenError, Operation,
+    AppendError, Backup, DiskOperation, Durability, FrameCount, GROW_AGAIN, MAX_OPEN, OpenError,
     Options,
 };
 use sprat_wire::frame::FRAMES_OFFSET;
 use std::time::Duration;
 
 /// Runs a log until the disk fails; checks that the failure is final, and what is there afterwards.
-fn run(seed: u64, durability: Durability, fault: Fault) -> Option<Operation> {
+fn run(seed: u64, durability: Durability, fault: Fault) -> Option<DiskOperation> {
     let control = MemControl::new(seed);
     let options = options(durability);
     let (mut backup, ..) = open(control.open().unwrap(), &options).unwrap();
@@ -60,7 +60,7 @@ fn a_refusal_is_final_and_loses_nothing_durable() {
             }
         }
     }
-    for operation in [Operation::Write, Operation::Sync, Operation::Grow] {
+    for operation in [DiskOperation::Write, DiskOperation::Sync, DiskOperation::Grow] {
         assert!(seen.contains(&operation), "{operation} was never refused");
     }
 }
@@ -115,7 +115,7 @@ fn a_disk_that_cannot_even_hold_a_new_log_says_so() {
     control.set_capacity(10_000);
     let error = open(control.open().unwrap(), &options(Durability::Sync)).err().unwrap();
     assert!(
-        matches!(&error, OpenError::Failed(failed) if failed.operation == Operation::Grow),
+        matches!(&error, OpenError::Failed(failed) if failed.operation == DiskOperation::Grow),
         "{error}"
     );
 }

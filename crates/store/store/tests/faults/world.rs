@@ -8,7 +8,7 @@ use sprat_rpc::{CallId, Config, Endpoint, SessionId};
 use sprat_store::backup::Durability;
 use sprat_store::master::{Command, Master, MasterAssignment, Outbox, inbox};
 use sprat_store::node::{Node, Service};
-use sprat_store::restart::{OpenedLog, RestartError, Tables, open, set_up};
+use sprat_store::restart::{LogTables, OpenedLog, RestartError, configure, open};
 use sprat_wire::op::{Answer, Request, Status};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -134,9 +134,10 @@ pub(crate) fn master(
     durability: Durability,
 ) -> Result<(Master<MemDisk>, Outbox), RestartError> {
     let config = LogConfig { seed: 77, ..LogConfig::new(8 << 20, sprat_log::Durability::Tracked) };
-    let (config, options) = set_up(config, 64 << 20, (1, 1), durability).expect("enough disk");
+    let (config, options) = configure(config, 64 << 20, (1, 1), durability).expect("enough disk");
     let disk = control.open().expect("nobody else has it");
-    let OpenedLog { log, backup, .. } = open(disk, &config, &options, &Tables::served(&[TABLE]))?;
+    let OpenedLog { log, backup, .. } =
+        open(disk, &config, &options, &LogTables::served(&[TABLE]))?;
     let (outbox, inbox) = inbox();
     assert!(outbox.send(Command::Assign(Box::new(MasterAssignment::tables(1, vec![TABLE])))));
     Ok((Master::new(log, Some(backup), inbox), outbox))
