@@ -422,11 +422,12 @@ fn assignment(version: u64) -> Vec<u8> {
 #[test]
 fn a_server_accepts_nothing_from_an_earlier_leader() {
     let (outbox, _inbox) = inbox();
-    let mut agent = Agent::new(Enlisted::default(), 2, "tcp:host=10.0.0.2,port=9".into());
-    let tell = |agent: &mut Agent, now: u64, answer: &[u8]| {
-        let _ = agent.next(Nanos(now), &outbox);
+    let mut agent =
+        CoordinatorSession::new(Enlisted::default(), 2, "tcp:host=10.0.0.2,port=9".into());
+    let tell = |agent: &mut CoordinatorSession, now: u64, answer: &[u8]| {
+        let _ = agent.next_request(Nanos(now), &outbox);
         let told = agent.answered(Answer::parse(answer).as_ref(), &outbox);
-        (told, agent.take_strayed())
+        (told, agent.take_deposed())
     };
     let mut body = Vec::new();
     push_counter(&mut body, "cluster", 5);
@@ -437,13 +438,13 @@ fn a_server_accepts_nothing_from_an_earlier_leader() {
     // An earlier leader does not know the server yet: that does not mean that it was declared dead.
     assert_eq!(tell(&mut agent, 0, &unknown(6)), (Ok(false), true));
     assert_eq!(tell(&mut agent, 1_000, &assignment(9)), (Ok(true), false));
-    assert_eq!(agent.given(), 9);
+    assert_eq!(agent.assigned_version(), 9);
     assert_eq!(
         tell(&mut agent, 2_000, &assignment(8)),
         (Ok(false), true),
         "no table, no order, no lease"
     );
-    assert_eq!(agent.given(), 9);
+    assert_eq!(agent.assigned_version(), 9);
     assert_eq!(tell(&mut agent, 3_000, &assignment(9)).0, Ok(true));
-    assert_eq!(tell(&mut agent, 4_000, &unknown(9)).0, Err(Gone::Dead(3)));
+    assert_eq!(tell(&mut agent, 4_000, &unknown(9)).0, Err(SessionEnd::Dead(3)));
 }

@@ -10,8 +10,8 @@ use sprat_rpc::{
     Response,
 };
 use sprat_store::coordinator::{Catalog, Coordinator, MetadataMemory};
-use sprat_store::master::{Assigned, Command, Master, Needed, inbox};
-use sprat_store::member::{Keeper, Member};
+use sprat_store::master::{Command, Master, MasterAssignment, NeededReplicas, inbox};
+use sprat_store::member::{ClusterNode, ReplicaStore};
 use sprat_store::node::{Node, Service};
 use sprat_wire::op::{
     Answer, BackupRequest, BroughtBack, Condition, Records, ReplicaId, Request, Seen, Status,
@@ -200,10 +200,10 @@ impl Service for Agreeable {
     }
 }
 
-impl Keeper for Agreeable {
-    fn keep(&mut self, _: &Needed) {}
+impl ReplicaStore for Agreeable {
+    fn free_unneeded(&mut self, _: &NeededReplicas) {}
 
-    fn counted(&self) -> Vec<Figure> {
+    fn report_figures(&self) -> Vec<Figure> {
         Vec::new()
     }
 }
@@ -217,8 +217,10 @@ fn a_node_checks_roles() {
         let (outbox, inbox) = inbox();
         let names = [(seen, "seen"), (mine, "mine"), (other, "other")]
             .map(|(id, name)| (id, name.to_owned()));
-        let assigned =
-            Assigned { names: names.into(), ..Assigned::tables(1, vec![seen, mine, other]) };
+        let assigned = MasterAssignment {
+            names: names.into(),
+            ..MasterAssignment::tables(1, vec![seen, mine, other])
+        };
         assert!(outbox.send(Command::Assign(Box::new(assigned))));
         let master: Master<sprat_disk::MemDisk> = Master::new(log, None, inbox);
         let mut world = Caller::new(Member::new(master, Agreeable), who);

@@ -1,4 +1,4 @@
-//! A coordinator of a cluster, through its lives: alone, or one of several over a shared
+//! A coordinator of a cluster, which crashes and restarts: alone, or one of several over a shared
 //! [`Etcd`](super::etcd).
 
 use super::clock::Clock;
@@ -18,18 +18,18 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Time that etcd takes to answer, microseconds, as a rule and now and then; and after which it is
-/// not waited for.
+/// Time that etcd usually takes to answer, and sometimes takes, microseconds; then the time after
+/// which the coordinator gives up.
 const USUAL: u64 = 3_000;
 const SLOW: u64 = 400_000;
 const GIVEN_UP: Duration = Duration::from_secs(1);
 
-/// How long its thread sleeps at most.
-const LOOK_AROUND: Duration = Duration::from_millis(25);
+/// Longest sleep of the election's thread.
+const MAX_SLEEP: Duration = Duration::from_millis(25);
 
 type CoordinatorNode = Node<AnyDriver, Coordinator<Rows>>;
 
-/// What its election awaits.
+/// The answer that an election waits for.
 enum Awaited {
     Read { sent: Nanos, at: Nanos, found: Option<Option<LeaderRecord>> },
     Claim { sent: Nanos, at: Nanos, outcome: Option<Option<u64>> },
@@ -50,20 +50,20 @@ struct Process {
     candidate: Option<Candidate>,
 }
 
-/// A coordinator.
-pub(super) struct Post {
-    /// Where it is asked, and from where it asks others.
+/// A coordinator that crashes and restarts.
+pub(super) struct SimCoordinator {
+    /// The addresses of its node, and of its election.
     address: SocketAddr,
     control: SocketAddr,
     hub: Hub,
     etcd: Shared,
-    /// Whether there are others.
+    /// Whether there are other coordinators.
     several: bool,
     process: Option<Process>,
-    /// When it starts again, and until when it stands still.
+    /// When it starts again, and until when it is paused.
     pub(super) up_at: Nanos,
     pub(super) paused_until: Nanos,
-    /// Until when etcd cannot be reached from here.
+    /// Until when it cannot reach etcd.
     pub(super) cut_until: Nanos,
     open: Rc<Cell<bool>>,
     clock: Clock,
@@ -75,8 +75,8 @@ pub(super) fn locator(at: SocketAddr) -> Locator {
     format!("{TRANSPORT}:host={},port={}", at.ip(), at.port()).parse().expect("a locator")
 }
 
-impl Post {
-    /// One that never ran.
+impl SimCoordinator {
+    /// A coordinator that has never run.
     pub(super) fn new(
         hub: &Hub,
         (address, control): (SocketAddr, SocketAddr),
@@ -100,7 +100,7 @@ impl Post {
         }
     }
 
-    /// Ends it without a warning.
+    /// Ends it without warning.
     pub(super) fn crash(&mut self, up_at: Nanos) {
         self.process = None;
         self.up_at = up_at;
@@ -163,7 +163,7 @@ impl Post {
         self.clock.global(node.next_deadline().min(election)).max(self.paused_until)
     }
 
-    /// One turn of its node and of its election.
+    /// Runs one iteration of its node and of its election.
     pub(super) fn step(&mut self, now: Nanos) -> Result<(), String> {
         if now < self.paused_until {
             return Ok(());
@@ -190,7 +190,7 @@ impl Post {
 }
 
 impl Candidate {
-    /// Goes on with its election; returns whether there is news for the coordinator.
+    /// Continues the election; returns whether there is news for the coordinator.
     fn step(&mut self, now: Nanos, etcd: &Shared, open: &Rc<Cell<bool>>) -> bool {
         self.bridge.relay_resignation(now, &mut self.election);
         self.take(now);
@@ -201,7 +201,7 @@ impl Candidate {
         self.bridge.publish(now, &mut self.election, catalog)
     }
 
-    /// Takes what it awaits, if that is there.
+    /// Handles the awaited answer, if it has arrived.
     fn take(&mut self, now: Nanos) {
         match self.awaited.take() {
             Some(Awaited::Read { sent, at, found }) if at <= now => {
@@ -228,7 +228,7 @@ impl Candidate {
         }
     }
 
-    /// Begins what is to be done.
+    /// Begins the election's next duty.
     fn begin(&mut self, now: Nanos, etcd: &Shared, open: bool) {
         let etcd = &mut *etcd.borrow_mut();
         let takes = if etcd.chance(50) == 0 { SLOW } else { USUAL };
@@ -241,7 +241,7 @@ impl Candidate {
             ElectionAction::Read => Some(Awaited::Read { sent: now, at: given_up, found: None }),
             ElectionAction::Claim { over } => {
                 let (life, locator) = self.election.identity();
-                // Over a way that is cut it may arrive all the same; and over one that is open the
+                // Over a cut connection a claim may arrive all the same, and over an open one its
                 // answer may be lost.
                 let arrives = open || etcd.chance(4) == 0;
                 let outcome = arrives.then(|| etcd.claim(over, life, locator));
@@ -258,8 +258,8 @@ impl Candidate {
                 self.core.flush();
                 Some(Awaited::Pong)
             }
-            ElectionAction::WaitUntil(until) => {
-                self.wake = until.min(now + LOOK_AROUND);
+            Duty::Rest(until) => {
+                self.wake = until.min(now + MAX_SLEEP);
                 return;
             }
         };

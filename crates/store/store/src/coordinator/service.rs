@@ -8,8 +8,8 @@ use super::members::{Membership, RENEWAL};
 use super::metadata::Metadata;
 use super::office::{LeaderLease, LeaderMailbox, LeaderTerm};
 use crate::answers::{answer, answer_text, denied};
-use crate::bodies::Bodies;
-use crate::guests::Guests;
+use crate::bodies::ResponseBuffers;
+use crate::guests::AccessRules;
 use crate::node::Service;
 use sprat_net::Nanos;
 use sprat_rpc::{CallFailure, CallId, Handler, Outcome, Repeat, RequestId, Response, Who};
@@ -102,7 +102,7 @@ pub struct Coordinator<M> {
     polls: Vec<PendingPoll>,
     changes: Vec<PendingChange>,
     ready: VecDeque<(RequestId, Outcome<u32>)>,
-    bodies: Bodies,
+    bodies: ResponseBuffers,
     requests: u64,
     /// The session of the request that is being answered.
     session: u32,
@@ -128,7 +128,7 @@ impl<M: Metadata> Coordinator<M> {
             polls: Vec::new(),
             changes: Vec::new(),
             ready: VecDeque::new(),
-            bodies: Bodies::default(),
+            bodies: ResponseBuffers::default(),
             requests: 0,
             session: 0,
             led: true,

@@ -4,7 +4,7 @@
 use super::completions::{Completions, WrittenCompletion};
 use super::plan::{Inventory, Lost, SegmentSource};
 use super::segment::{BadReplica, Loading};
-use crate::expected::Expected;
+use crate::expected::PrefetchQueue;
 use crate::node::Caller;
 use crate::replication::BackupServer;
 use sprat_log::{Full, Log};

@@ -44,9 +44,9 @@ pub use write::{MAX_STAGED, MAX_WAITING};
 
 use crate::answers::{answer, answer_text};
 use crate::backup::{Backup, Failed, Progress};
-use crate::bodies::Bodies;
-use crate::master::Needed;
-use crate::member::Keeper;
+use crate::bodies::ResponseBuffers;
+use crate::master::NeededReplicas;
+use crate::member::ReplicaStore;
 use crate::node::Service;
 use fence::Fences;
 use kept::Replica;
@@ -129,7 +129,7 @@ impl<D: Disk> Replicas<D> {
             waiting: PendingWrites::default(),
             reads: Reads::default(),
             ready: VecDeque::new(),
-            bodies: Bodies::default(),
+            bodies: ResponseBuffers::default(),
             flush_at: None,
             left_over: false,
             progressed: Vec::new(),
@@ -328,8 +328,8 @@ impl<D: Disk> Service for Replicas<D> {
     }
 }
 
-impl<D: Disk> Keeper for Replicas<D> {
-    fn keep(&mut self, needed: &Needed) {
+impl<D: Disk> ReplicaStore for Replicas<D> {
+    fn free_unneeded(&mut self, needed: &NeededReplicas) {
         let is_needed =
             |master: u32| master >= needed.below || needed.masters.binary_search(&master).is_ok();
         let mut gone: Vec<ReplicaId> =
@@ -340,7 +340,7 @@ impl<D: Disk> Keeper for Replicas<D> {
         }
     }
 
-    fn counted(&self) -> Vec<Figure> {
+    fn report_figures(&self) -> Vec<Figure> {
         self.figures()
     }
 }

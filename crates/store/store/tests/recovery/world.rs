@@ -6,8 +6,8 @@ use sprat_disk::{MemControl, MemDisk};
 use sprat_log::{Config, Durability, Log};
 use sprat_net::{AnyDriver, Delivery, Driver as _, Hub, HubOptions, Mem, Nanos};
 use sprat_rpc::{Config as RpcConfig, Endpoint, SessionId};
-use sprat_store::master::{Assigned, Command, Master, Outbox, inbox};
-use sprat_store::member::Member as Both;
+use sprat_store::master::{Command, Master, MasterAssignment, Outbox, inbox};
+use sprat_store::member::ClusterNode as Both;
 use sprat_store::node::{Node, Service as _};
 use sprat_store::replicas::{Options, Replicas};
 use sprat_store::replication::{BackupServer, Replicator};
@@ -101,14 +101,14 @@ impl World {
                 if id == server { (tablets.to_vec(), orders.to_vec()) } else { Default::default() };
             let (version, members, next_server) = (self.version, members.clone(), self.next_server);
             let masters = (1..next_server).collect();
-            let assigned = Assigned {
+            let assigned = MasterAssignment {
                 version,
                 tablets,
                 members,
                 masters,
                 next_server,
                 orders,
-                ..Assigned::default()
+                ..MasterAssignment::default()
             };
             assert!(node.outbox.send(Command::Assign(Box::new(assigned))));
         }
@@ -187,7 +187,7 @@ impl World {
     /// they count in its log, or why it has failed.
     #[track_caller]
     pub(crate) fn recovered(&mut self, by: u32) -> Result<u64, String> {
-        let recovered = self.until(|world| world.servers[&by].outbox.take_recovered());
+        let recovered = self.until(|world| world.servers[&by].outbox.take_recovery_result());
         if recovered.failure.is_empty() { Ok(recovered.since) } else { Err(recovered.failure) }
     }
 }

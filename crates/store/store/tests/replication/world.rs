@@ -7,7 +7,7 @@ use sprat_disk::MemDisk;
 use sprat_log::{Config, Durability, Log};
 use sprat_net::{AnyDriver, Delivery, Hub, HubOptions, Nanos};
 use sprat_rpc::Config as RpcConfig;
-use sprat_store::master::{Assigned, Command, Master, Outbox, inbox};
+use sprat_store::master::{Command, Master, MasterAssignment, Outbox, inbox};
 use sprat_store::node::{Node, Service};
 use sprat_store::recovery::{Inventory, Lost, RecoveryPlan};
 use sprat_store::replication::{BackupServer, Replicator};
@@ -115,12 +115,10 @@ impl World {
         let members = members(0..backups);
         replicator.set_backups(&members);
         let (outbox, commands) = inbox();
-        assert!(
-            outbox.send(Command::Assign(Box::new(Assigned {
-                members,
-                ..Assigned::tables(1, vec![1])
-            })))
-        );
+        assert!(outbox.send(Command::Assign(Box::new(MasterAssignment {
+            members,
+            ..MasterAssignment::tables(1, vec![1])
+        }))));
         let master = Master::replicated(Log::new(config).unwrap(), replicator, commands);
         let node = |host| AnyDriver::from(hub.port(address(host)).unwrap());
         let master = Node::new(node(MASTER as usize), master, &RpcConfig::default(), seed);
@@ -274,7 +272,8 @@ impl World {
         }
         self.version += 1;
         let members = members(self.alive());
-        let assigned = Assigned { members, ..Assigned::tables(self.version, vec![1]) };
+        let assigned =
+            MasterAssignment { members, ..MasterAssignment::tables(self.version, vec![1]) };
         assert!(self.outbox.send(Command::Assign(Box::new(assigned))));
     }
 

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use sprat_store::coordinator::{Catalog, MetadataFile, MetadataMemory};
 use sprat_store::data_dir::{DataDir, Identity};
-use sprat_store::salvage::{Faults, Objects, Salvage, Totals, survey};
+use sprat_store::salvage::{Objects, Salvage, SalvageFaults, SalvageTotals, survey};
 use sprat_transfer::{Item, JsonlExport, JsonlSink, OutFile, Sink as _};
 use sprat_wire::frame::{FRAME_BYTES, FileHeader, REPLICA_FILE};
 use std::collections::BTreeMap;
@@ -104,7 +104,7 @@ struct Finding {
 #[derive(Default)]
 struct Findings {
     files: Vec<Finding>,
-    faults: Faults,
+    faults: SalvageFaults,
 }
 
 impl Findings {
@@ -114,9 +114,9 @@ impl Findings {
         self.files.push(Finding { file: file.to_owned(), what, is_whole });
     }
 
-    fn note_log(&mut self, file: &Path, salvage: &mut Salvage, totals: Totals) {
+    fn note_log(&mut self, file: &Path, salvage: &mut Salvage, totals: SalvageTotals) {
         let faults = std::mem::take(&mut salvage.faults);
-        let Totals { segments, entries, bytes } = totals;
+        let SalvageTotals { segments, entries, bytes } = totals;
         let text = format!("{entries} entries in {segments} segments ({bytes} bytes)");
         self.note(
             file,
@@ -137,7 +137,7 @@ impl Findings {
     fn print(&self, json: bool, more: Value) -> Result<ExitCode> {
         if json {
             let file = |finding: &Finding| json!({ "file": finding.file, "whole": finding.is_whole, "what": finding.what });
-            let fault = |fault: &sprat_store::salvage::Fault| json!({ "file": fault.file, "offset": fault.offset, "what": fault.what });
+            let fault = |fault: &sprat_store::salvage::SalvageFault| json!({ "file": fault.file, "offset": fault.offset, "what": fault.what });
             let files: Vec<_> = self.files.iter().map(file).collect();
             let faults: Vec<_> = self.faults.kept.iter().map(fault).collect();
             let mut all = json!({ "whole": self.is_whole(), "files": files, "faults": faults });

@@ -9,8 +9,8 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use sprat_client::Mode;
 use sprat_host::lock;
-use sprat_net::{Locator, Locators, PerfEvent, Transport};
-use sprat_store::agent::Gone;
+use sprat_net::{Event, Locator, Locators, Transport};
+use sprat_store::agent::SessionEnd;
 use sprat_store::coordinator::etcd::EtcdPlace;
 use sprat_store::replication::MAX_COPIES;
 use sprat_store::server::{
@@ -200,12 +200,12 @@ pub(crate) fn server(args: &ServerArgs) -> Result<ExitCode> {
 
 /// Whether a server that the coordinator has given up can begin anew within this process: not over
 /// a device past the kernel, which is given back only when the process ends.
-fn may_begin_anew(gone: &Gone, options: &ServerOptions) -> bool {
+fn may_begin_anew(gone: &SessionEnd, options: &ServerOptions) -> bool {
     let past_the_kernel = |text: &String| {
         text.parse::<Locator>()
             .is_ok_and(|locator| matches!(locator.transport, Transport::FastDpdk(_)))
     };
-    matches!(gone, Gone::Dead(_)) && !options.listen.iter().any(past_the_kernel)
+    matches!(gone, SessionEnd::Dead(_)) && !options.listen.iter().any(past_the_kernel)
 }
 
 /// Runs a server from its start to its end.
@@ -299,9 +299,9 @@ fn options(args: &ServerArgs) -> Result<ServerOptions> {
     };
     let listen = locators(args)?;
     let cores = cores(args, listen.len())?;
-    let disk = args
-        .disk
-        .unwrap_or_else(|| ServerOptions::usual_disk(memory, listen.len() as u64, args.replicas));
+    let disk = args.disk.unwrap_or_else(|| {
+        ServerOptions::default_disk_bytes(memory, listen.len() as u64, args.replicas)
+    });
     Ok(ServerOptions {
         coordinator: args.coordinator.clone().unwrap_or_else(|| DEFAULT_COORDINATOR.to_owned()),
         embedded: args.coordinator.is_none() || args.with_coordinator,
