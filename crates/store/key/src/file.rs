@@ -71,7 +71,7 @@ impl Root {
     pub fn load(path: &Path) -> Result<Self, FileError> {
         let bytes = read(path, ROOT)?;
         match bytes.as_chunks::<KEY_BYTES>() {
-            ([seed, door], []) => Ok(Self::of(*seed, *door)),
+            ([seed, door_key], []) => Ok(Self::from_parts(*seed, *door_key)),
             _ => Err(damaged(path, format!("a root of {} bytes", bytes.len()))),
         }
     }
@@ -81,7 +81,7 @@ impl Root {
     /// # Errors
     /// [`FileError`].
     pub fn save(&self, path: &Path) -> Result<(), FileError> {
-        write(path, ROOT, &[self.seed, self.door].concat())
+        write(path, ROOT, &[self.seed, self.door_key].concat())
     }
 }
 
@@ -93,13 +93,14 @@ impl Identity {
     pub fn load(path: &Path) -> Result<Self, FileError> {
         let bytes = read(path, IDENTITY)?;
         let damage = |what: String| damaged(path, what);
-        let (keys, shown) = bytes
+        let (keys, certificate_bytes) = bytes
             .split_at_checked(3 * KEY_BYTES)
             .ok_or_else(|| damage(format!("an identity of {} bytes", bytes.len())))?;
-        let &[secret, door, root] = keys.as_chunks::<KEY_BYTES>().0 else {
+        let &[secret, door_key, root] = keys.as_chunks::<KEY_BYTES>().0 else {
             unreachable!("three keys")
         };
-        Self::of(secret, door, root, shown.to_vec()).map_err(|why| damage(why.to_string()))
+        Self::from_parts(secret, door_key, root, certificate_bytes.to_vec())
+            .map_err(|why| damage(why.to_string()))
     }
 
     /// Writes it to a file that was not there, for nobody else to read.
@@ -107,7 +108,11 @@ impl Identity {
     /// # Errors
     /// [`FileError`].
     pub fn save(&self, path: &Path) -> Result<(), FileError> {
-        write(path, IDENTITY, &[&self.secret[..], &self.door, &self.root, &self.shown].concat())
+        write(
+            path,
+            IDENTITY,
+            &[&self.secret[..], &self.door_key, &self.root, &self.certificate_bytes].concat(),
+        )
     }
 }
 

@@ -11,10 +11,10 @@ use thiserror::Error;
 #[derive(Clone)]
 pub struct Identity {
     pub(crate) secret: [u8; KEY_BYTES],
-    pub(crate) door: [u8; KEY_BYTES],
+    pub(crate) door_key: [u8; KEY_BYTES],
     pub(crate) root: [u8; KEY_BYTES],
     /// As others are shown it.
-    pub(crate) shown: Vec<u8>,
+    pub(crate) certificate_bytes: Vec<u8>,
     certificate: Certificate,
 }
 
@@ -56,17 +56,17 @@ impl Identity {
     ///
     /// # Errors
     /// [`Untrusted`], when they do not belong together.
-    pub(crate) fn of(
+    pub(crate) fn from_parts(
         secret: [u8; KEY_BYTES],
-        door: [u8; KEY_BYTES],
+        door_key: [u8; KEY_BYTES],
         root: [u8; KEY_BYTES],
-        shown: Vec<u8>,
+        certificate_bytes: Vec<u8>,
     ) -> Result<Self, Untrusted> {
-        let certificate = verify(&root, &shown)?;
+        let certificate = verify(&root, &certificate_bytes)?;
         if MontgomeryPoint::mul_base_clamped(secret).to_bytes() != certificate.key {
             return Err(Untrusted::Key);
         }
-        Ok(Self { secret, door, root, shown, certificate })
+        Ok(Self { secret, door_key, root, certificate_bytes, certificate })
     }
 
     /// Its secret key (X25519).
@@ -77,8 +77,8 @@ impl Identity {
 
     /// The secret that all members of the cluster have.
     #[must_use]
-    pub fn door(&self) -> &[u8; KEY_BYTES] {
-        &self.door
+    pub fn door_key(&self) -> &[u8; KEY_BYTES] {
+        &self.door_key
     }
 
     /// The public key of the cluster's root (Ed25519).
@@ -95,8 +95,8 @@ impl Identity {
 
     /// The same as bytes, to be shown to others.
     #[must_use]
-    pub fn shown(&self) -> &[u8] {
-        &self.shown
+    pub fn certificate_bytes(&self) -> &[u8] {
+        &self.certificate_bytes
     }
 
     /// Whether it may be used at that second since 1970.
@@ -112,8 +112,13 @@ impl Identity {
     ///
     /// # Errors
     /// [`Untrusted`].
-    pub fn believe(&self, shown: &[u8], key: &[u8], unix: u64) -> Result<Certificate, Untrusted> {
-        let certificate = verify(&self.root, shown)?;
+    pub fn verify_peer(
+        &self,
+        certificate_bytes: &[u8],
+        key: &[u8],
+        unix: u64,
+    ) -> Result<Certificate, Untrusted> {
+        let certificate = verify(&self.root, certificate_bytes)?;
         if certificate.key != key {
             return Err(Untrusted::Key);
         }

@@ -12,7 +12,7 @@ use thiserror::Error;
 /// no server.
 pub struct Root {
     pub(crate) seed: [u8; KEY_BYTES],
-    pub(crate) door: [u8; KEY_BYTES],
+    pub(crate) door_key: [u8; KEY_BYTES],
     pair: Ed25519KeyPair,
 }
 
@@ -46,12 +46,12 @@ impl Root {
     /// # Errors
     /// [`NoEntropy`].
     pub fn generate() -> Result<Self, NoEntropy> {
-        Ok(Self::of(crate::random()?, crate::random()?))
+        Ok(Self::from_parts(crate::random()?, crate::random()?))
     }
 
-    pub(crate) fn of(seed: [u8; KEY_BYTES], door: [u8; KEY_BYTES]) -> Self {
+    pub(crate) fn from_parts(seed: [u8; KEY_BYTES], door_key: [u8; KEY_BYTES]) -> Self {
         let pair = Ed25519KeyPair::from_seed_unchecked(&seed).expect("a seed has 32 bytes");
-        Self { seed, door, pair }
+        Self { seed, door_key, pair }
     }
 
     /// Its public key, by which members know one another.
@@ -71,7 +71,8 @@ impl Root {
         let mut certificate = Certificate { role, name, key, from, until, grants }.encode()?;
         let signature = self.pair.sign(&[CONTEXT, &certificate].concat());
         certificate.extend_from_slice(signature.as_ref());
-        Ok(Identity::of(secret, self.door, self.public(), certificate).expect("just made"))
+        Ok(Identity::from_parts(secret, self.door_key, self.public(), certificate)
+            .expect("just made"))
     }
 }
 

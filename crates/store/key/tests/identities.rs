@@ -17,9 +17,10 @@ fn what_a_root_issues_its_members_believe() {
     let root = Root::generate().unwrap();
     let one = root.issue(&terms(Role::Server, &[])).unwrap();
     let other = root.issue(&terms(Role::Client, &[("a*", Rights::Read)])).unwrap();
-    let believed = one.believe(other.shown(), &other.certificate().key, 1500).unwrap();
-    assert_eq!(&believed, other.certificate());
-    assert_eq!(one.door(), other.door());
+    let verified =
+        one.verify_peer(other.certificate_bytes(), &other.certificate().key, 1500).unwrap();
+    assert_eq!(&verified, other.certificate());
+    assert_eq!(one.door_key(), other.door_key());
     assert_ne!(one.secret(), other.secret());
 }
 
@@ -29,15 +30,18 @@ fn what_is_not_of_the_root_or_the_key_or_the_time_is_not_believed() {
     let one = root.issue(&terms(Role::Server, &[])).unwrap();
     let other = stranger.issue(&terms(Role::Admin, &[])).unwrap();
     let key = |identity: &Identity| identity.certificate().key;
-    assert_eq!(one.believe(other.shown(), &key(&other), 1500), Err(Untrusted::Root));
-    assert_eq!(one.believe(one.shown(), &key(&other), 1500), Err(Untrusted::Key));
-    assert_eq!(one.believe(one.shown(), &key(&one), 999), Err(Untrusted::Early));
-    assert_eq!(one.believe(one.shown(), &key(&one), 2000), Err(Untrusted::Expired));
-    for at in 0..one.shown().len() {
-        let mut changed = one.shown().to_vec();
+    assert_eq!(
+        one.verify_peer(other.certificate_bytes(), &key(&other), 1500),
+        Err(Untrusted::Root)
+    );
+    assert_eq!(one.verify_peer(one.certificate_bytes(), &key(&other), 1500), Err(Untrusted::Key));
+    assert_eq!(one.verify_peer(one.certificate_bytes(), &key(&one), 999), Err(Untrusted::Early));
+    assert_eq!(one.verify_peer(one.certificate_bytes(), &key(&one), 2000), Err(Untrusted::Expired));
+    for at in 0..one.certificate_bytes().len() {
+        let mut changed = one.certificate_bytes().to_vec();
         changed[at] ^= 4;
         assert!(verify(one.root(), &changed).is_err(), "byte {at}");
-        assert!(verify(one.root(), &one.shown()[..at]).is_err(), "cut at {at}");
+        assert!(verify(one.root(), &one.certificate_bytes()[..at]).is_err(), "cut at {at}");
     }
 }
 
@@ -70,8 +74,8 @@ fn files_give_back_what_was_written() {
     one.save(&at).unwrap();
     let again = Identity::load(&at).unwrap();
     assert_eq!(
-        (again.secret(), again.door(), again.shown()),
-        (one.secret(), one.door(), one.shown())
+        (again.secret(), again.door_key(), again.certificate_bytes()),
+        (one.secret(), one.door_key(), one.certificate_bytes())
     );
     assert_eq!(fs::metadata(&at).unwrap().permissions().mode() & 0o777, 0o600);
     assert!(matches!(one.save(&at), Err(FileError::System { .. })), "nothing is overwritten");

@@ -1,6 +1,6 @@
 //! Members of the cluster that ask a node, and which tables they may use.
 
-use sprat_rpc::Who;
+use sprat_rpc::Requester;
 use sprat_wire::certificate::{Certificate, Rights, Role};
 use std::collections::HashMap;
 
@@ -21,7 +21,7 @@ pub(crate) struct Guests {
 
 impl Guests {
     /// A member has proven who it is.
-    pub(crate) fn admit(&mut self, who: Who, certificate: &Certificate) {
+    pub(crate) fn admit(&mut self, who: Requester, certificate: &Certificate) {
         let number = who.number();
         if self.all.len() <= number {
             self.all.resize_with(number + 1, || None);
@@ -38,7 +38,7 @@ impl Guests {
     }
 
     /// What somebody may do with the table of that name.
-    pub(crate) fn rights_by_name(&self, who: Who, name: &str) -> Option<Rights> {
+    pub(crate) fn rights_by_name(&self, who: Requester, name: &str) -> Option<Rights> {
         match who.role() {
             Some(Role::Client) => self.all.get(who.number())?.as_ref()?.certificate.rights(name),
             None | Some(Role::Admin | Role::Server) => Some(Rights::Write),
@@ -47,7 +47,7 @@ impl Guests {
 
     /// What somebody may do with a table that is here.
     #[inline]
-    pub(crate) fn rights(&mut self, who: Who, table: u32) -> Option<Rights> {
+    pub(crate) fn rights(&mut self, who: Requester, table: u32) -> Option<Rights> {
         if who.role() != Some(Role::Client) {
             return Some(Rights::Write);
         }

@@ -5,7 +5,7 @@ use crate::master::{self, Master, Needed};
 use crate::node::{Caller, Service};
 use sprat_disk::Disk;
 use sprat_net::{Figure, Nanos};
-use sprat_rpc::{CallFailure, CallId, Handler, Outcome, RequestId, Response, Who};
+use sprat_rpc::{CallFailure, CallId, Handler, Outcome, RequestId, Requester, Response};
 use sprat_wire::certificate::Certificate;
 use sprat_wire::op::BackupRequest;
 use std::os::fd::BorrowedFd;
@@ -62,7 +62,7 @@ impl<D: Disk, K: Keeper> Handler for Member<D, K> {
     #[inline]
     fn request(&mut self, now: Nanos, id: RequestId, payload: &[u8]) -> Outcome<Body> {
         if BackupRequest::begins(payload) {
-            if !id.who().serves() {
+            if !id.requester().serves() {
                 return denied();
             }
             self.keeper.request(now, id, payload).map(Body::Kept)
@@ -72,13 +72,13 @@ impl<D: Disk, K: Keeper> Handler for Member<D, K> {
     }
 
     #[inline]
-    fn expect(&mut self, payload: &[u8]) {
+    fn prefetch(&mut self, payload: &[u8]) {
         if !BackupRequest::begins(payload) {
-            self.master.expect(payload);
+            self.master.prefetch(payload);
         }
     }
 
-    fn admitted(&mut self, who: Who, certificate: &Certificate) {
+    fn admitted(&mut self, who: Requester, certificate: &Certificate) {
         self.master.admitted(who, certificate);
     }
 

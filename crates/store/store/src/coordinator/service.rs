@@ -11,7 +11,7 @@ use crate::bodies::Bodies;
 use crate::guests::Guests;
 use crate::node::Service;
 use sprat_net::Nanos;
-use sprat_rpc::{CallFailure, CallId, Handler, Outcome, Repeat, RequestId, Response, Who};
+use sprat_rpc::{CallFailure, CallId, Handler, Outcome, Repeat, RequestId, Requester, Response};
 use sprat_wire::certificate::{Certificate, Role};
 use sprat_wire::op::{
     BroughtBack, Request, Seen, ServerRecord, Status, TableRecord, push_counter, push_server,
@@ -503,7 +503,7 @@ impl<M: Metadata> Coordinator<M> {
     }
 
     /// What who asks may not do.
-    fn refused(&self, who: Who, request: &Request<'_>) -> Option<Outcome<u32>> {
+    fn refused(&self, who: Requester, request: &Request<'_>) -> Option<Outcome<u32>> {
         let allowed = match request {
             Request::CreateTable { .. }
             | Request::DropTable { .. }
@@ -525,7 +525,7 @@ impl<M: Metadata> Coordinator<M> {
     }
 
     fn dispatch(&mut self, now: Nanos, id: RequestId, request: Request<'_>) -> Outcome<u32> {
-        if let Some(refused) = self.refused(id.who(), &request) {
+        if let Some(refused) = self.refused(id.requester(), &request) {
             return refused;
         }
         match request {
@@ -549,13 +549,14 @@ impl<M: Metadata> Coordinator<M> {
             Request::LocateTable { table } => {
                 // One that may not be seen is not there.
                 let known = self.catalog.tables().find(|record| record.id == table);
-                let known = known
-                    .filter(|known| self.guests.rights_by_name(id.who(), &known.name).is_some());
+                let known = known.filter(|known| {
+                    self.guests.rights_by_name(id.requester(), &known.name).is_some()
+                });
                 self.found(known)
             }
             Request::ListTables => {
                 let seen = |table: &TableRecord| {
-                    self.guests.rights_by_name(id.who(), &table.name).is_some()
+                    self.guests.rights_by_name(id.requester(), &table.name).is_some()
                 };
                 let tables: Vec<_> = self.catalog.tables().filter(seen).collect();
                 self.list(Status::Ok, self.catalog.version(), |out| {
@@ -655,7 +656,7 @@ impl<M: Metadata> Handler for Coordinator<M> {
         }
     }
 
-    fn admitted(&mut self, who: Who, certificate: &Certificate) {
+    fn admitted(&mut self, who: Requester, certificate: &Certificate) {
         self.guests.admit(who, certificate);
     }
 

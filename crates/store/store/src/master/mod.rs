@@ -32,7 +32,7 @@ use recoveries::Recoveries;
 use sprat_disk::Disk;
 use sprat_log::{Full, Log, Ref};
 use sprat_net::{Count, Figure, Nanos};
-use sprat_rpc::{CallFailure, CallId, Handler, Outcome, RequestId, Response, Who};
+use sprat_rpc::{CallFailure, CallId, Handler, Outcome, RequestId, Requester, Response};
 use sprat_wire::certificate::Certificate;
 use sprat_wire::once::KEPT_FOR;
 use sprat_wire::op::{Request, Status};
@@ -408,7 +408,7 @@ impl<D: Disk> Handler for Master<D> {
     }
 
     #[inline]
-    fn expect(&mut self, payload: &[u8]) {
+    fn prefetch(&mut self, payload: &[u8]) {
         if let Ok((request, operation)) = Request::parse_with_id(payload)
             && let Some((table, key)) = request.object()
         {
@@ -419,7 +419,7 @@ impl<D: Disk> Handler for Master<D> {
         }
     }
 
-    fn admitted(&mut self, who: Who, certificate: &Certificate) {
+    fn admitted(&mut self, who: Requester, certificate: &Certificate) {
         self.guests.admit(who, certificate);
     }
 

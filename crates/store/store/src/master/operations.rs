@@ -77,7 +77,7 @@ impl<D: Disk> Master<D> {
                 return self.give(id, (order, stage, from));
             }
             if *request == Request::ServerStats {
-                if id.who().role() == Some(Role::Client) {
+                if id.requester().role() == Some(Role::Client) {
                     return denied();
                 }
                 return if self.watchers.ask(id) {
@@ -109,7 +109,7 @@ impl<D: Disk> Master<D> {
                 return Outcome::Retry(BUSY_MICROS);
             }
         }
-        match self.guests.rights(id.who(), table) {
+        match self.guests.rights(id.requester(), table) {
             Some(Rights::Write) => {}
             Some(Rights::Read) if !request.changes_object() => {}
             Some(Rights::Read) => return denied(),
@@ -353,7 +353,7 @@ impl<D: Disk> Master<D> {
 
     /// Gives another server what it asks for of a tablet that moves there.
     fn give(&mut self, id: RequestId, what: (u64, Stage, &Collected)) -> Outcome<Body> {
-        if !id.who().serves() {
+        if !id.requester().serves() {
             return denied();
         }
         if !self.waiting.admits(id.session()) {
