@@ -155,7 +155,7 @@ fn a_dropped_tablet_goes_and_the_rest_of_its_table_stays() {
         "a scan ends where it is told"
     );
     let tablet = |range| Tablet { table: 1, range };
-    let id = OperationId { client: 1, lane: 2, sequence: 3, again: false };
+    let id = OperationId { client: 1, slot: 2, sequence: 3, resent: false };
     log.put_once(1, &stay[0], b"x", &Operation { id, result: &[] }).unwrap();
     log.drop_tablet(tablet(high));
     assert!(
@@ -336,15 +336,15 @@ fn durability_is_told_entry_by_entry() {
 }
 
 /// An operation of a client, on its lane of that number.
-fn operation(client: u64, lane: u16) -> Operation<'static> {
-    Operation { id: OperationId { client, lane, sequence: 1, again: false }, result: &[] }
+fn operation(client: u64, slot: u16) -> Operation<'static> {
+    Operation { id: OperationId { client, slot, sequence: 1, resent: false }, result: &[] }
 }
 
 #[test]
 fn completions_go_with_clients_that_are_not_heard_of() {
     let mut log = volatile(8 * MB);
-    for lane in 0..1000 {
-        log.put_once(1, &key(usize::from(lane)), b"value", &operation(1, lane)).unwrap();
+    for slot in 0..1000 {
+        log.put_once(1, &key(usize::from(slot)), b"value", &operation(1, slot)).unwrap();
     }
     log.put_once(2, b"key", b"value", &operation(2, 0)).unwrap();
     assert_eq!(

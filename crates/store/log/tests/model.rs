@@ -124,11 +124,11 @@ impl Case {
         if self.chance.index(100) >= self.once {
             return None;
         }
-        let (client, lane) =
+        let (client, slot) =
             (self.chance.index(3) as u64, u16::try_from(self.chance.index(20)).unwrap());
-        let sequence = self.sequences.entry((client, lane)).or_default();
+        let sequence = self.sequences.entry((client, slot)).or_default();
         *sequence += 1 + self.chance.index(2) as u64;
-        Some(OperationId { client, lane, sequence: *sequence, again: false })
+        Some(OperationId { client, slot, sequence: *sequence, resent: false })
     }
 
     fn value(&mut self) -> (ValueType, Vec<u8>) {
@@ -339,7 +339,7 @@ fn volatile(seed: u64, memory: usize, keys: usize, value_max: usize, removes: us
 fn empty(log: &mut Log, model: &Model) {
     let keys = model.state.keys().filter(|key| key.0 & COMPLETIONS == 0);
     for (sequence, key) in (1..).zip(keys) {
-        let id = OperationId { client: u64::MAX, lane: 0, sequence, again: false };
+        let id = OperationId { client: u64::MAX, slot: 0, sequence, resent: false };
         let removed = log.remove_once(key.0, &key.1, &Operation { id, result: RESULT });
         assert!(matches!(removed, Ok(Some(_))), "{removed:?} at {:?}", log.stats());
     }

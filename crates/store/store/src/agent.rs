@@ -7,7 +7,9 @@ use crate::coordinator::{DRIFT, RENEWAL};
 use crate::master::{Assigned, Command, Outbox};
 use crate::replication::Member;
 use sprat_net::{Locator, Nanos};
-use sprat_wire::op::{Answer, Assignment, BroughtBack, Load, Records, Request, Seen, Status};
+use sprat_wire::op::{
+    Answer, Assignment, ClusterSeen, Load, Records, RecoveredPart, Request, Status,
+};
 use std::collections::BTreeSet;
 use std::time::Duration;
 use thiserror::Error;
@@ -79,7 +81,7 @@ pub struct Agent {
     /// has yet to hear of it: nothing of what it says counts, a lease least of all.
     seen: u64,
     /// The cluster and `seen`, as the last request reports them to the coordinator.
-    reported: Seen,
+    reported: ClusterSeen,
     /// Why the coordinator that answers is not this server's.
     foreign: Option<String>,
     /// Version of the copy of the catalog that this server keeps, if it is to keep one; the next,
@@ -94,7 +96,7 @@ pub struct Agent {
     voided: u64,
     report: Option<crate::master::Recovered>,
     /// The same as it is told.
-    brought: BroughtBack,
+    brought: RecoveredPart,
     /// What the master's tablets are to it, to be told behind an answer to the question that
     /// renews the lease, which must not wait.
     loads: Option<(u64, Vec<Load>)>,
@@ -114,7 +116,7 @@ impl Agent {
             known_there: false,
             given: 0,
             seen: 0,
-            reported: Seen::default(),
+            reported: ClusterSeen::default(),
             foreign: None,
             copied: None,
             copy: None,
@@ -124,7 +126,7 @@ impl Agent {
             asked_at: Nanos(0),
             voided: 0,
             report: None,
-            brought: BroughtBack { order: 0.into(), since: 0.into() },
+            brought: RecoveredPart { order: 0.into(), since: 0.into() },
             loads: None,
             may_tell_loads: false,
         }
@@ -162,8 +164,8 @@ impl Agent {
 
     /// What it knows of its cluster.
     #[must_use]
-    pub fn seen(&self) -> Seen {
-        Seen { cluster: self.enlisted.cluster.into(), version: self.seen.into() }
+    pub fn seen(&self) -> ClusterSeen {
+        ClusterSeen { cluster: self.enlisted.cluster.into(), version: self.seen.into() }
     }
 
     /// What it is.
@@ -230,8 +232,8 @@ impl Agent {
         }
         if let Some(report) = &self.report {
             self.asked = Asked::Recovered;
-            self.brought = BroughtBack { order: report.order.into(), since: report.since.into() };
-            return Request::Recovered { server, what: &self.brought, failure: &report.failure };
+            self.brought = RecoveredPart { order: report.order.into(), since: report.since.into() };
+            return Request::Recovered { server, part: &self.brought, failure: &report.failure };
         }
         self.loads = outbox.take_loads().or(self.loads.take());
         if self.may_tell_loads

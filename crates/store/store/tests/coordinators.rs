@@ -1,7 +1,7 @@
 //! Coordinators that lead, stand by and are deposed, in virtual time: what they grant, what they
 //! refuse, and whom they bury when.
 
-use sprat_client::{Core, Target};
+use sprat_client::{Core, ServerHandle};
 use sprat_net::{AnyDriver, Hub, HubOptions, Locators, Nanos};
 use sprat_store::agent::{Agent, Enlisted, Gone};
 use sprat_store::coordinator::election::{BURIAL_WAIT, VALID};
@@ -11,7 +11,9 @@ use sprat_store::coordinator::{
 };
 use sprat_store::master::inbox;
 use sprat_store::node::Node;
-use sprat_wire::op::{Answer, Assignment, Request, Seen, Status, encode_answer, push_counter};
+use sprat_wire::op::{
+    Answer, Assignment, ClusterSeen, Request, Status, encode_answer, push_counter,
+};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -62,7 +64,7 @@ struct World {
     offices: Vec<Office<Rows>>,
     valid: Vec<Valid>,
     core: Core,
-    targets: Vec<Target>,
+    targets: Vec<ServerHandle>,
     /// Those that stand still.
     paused: Vec<bool>,
 }
@@ -95,7 +97,7 @@ impl World {
         };
         let nodes = (0..count).map(node).collect();
         let all: Locators = locators(count).parse().unwrap();
-        let mut core = Core::over(vec![("fast+udp", port(100))], &all, 7).unwrap();
+        let mut core = Core::with_drivers(vec![("fast+udp", port(100))], &all, 7).unwrap();
         let targets = all.iter().map(|one| core.target(one).unwrap()).collect();
         let rows = Rows { shared: Rc::default(), term: 0 };
         let (valid, paused) = (vec![Valid::default(); count], vec![false; count]);
@@ -179,7 +181,7 @@ impl World {
     fn question(&mut self, index: usize, server: u32, known: u64) -> (Status, u64, bool) {
         let answer = self.ask(
             index,
-            &Request::Assignments { server, known, seen: &Seen::default() },
+            &Request::Assignments { server, known, seen: &ClusterSeen::default() },
             Duration::from_secs(1),
         );
         let (status, version, body) = answer.expect("an answer");
@@ -217,7 +219,7 @@ fn whoever_stands_by_says_so_and_no_more() {
         Request::ListTables,
         Request::FindTable { name: "x" },
         Request::CreateTable { name: "x", tablets: 0 },
-        Request::Assignments { server: 1, known: 1, seen: &Seen::default() },
+        Request::Assignments { server: 1, known: 1, seen: &ClusterSeen::default() },
         Request::Enlist {
             server: 0,
             cluster: 0,
@@ -263,7 +265,7 @@ fn metadata_that_are_shown_to_be_an_older_copy_stay_so() {
     let (_, version, lease) = world.question(0, server, 0);
     assert!(lease);
     let cluster = world.nodes[0].service().catalog().cluster();
-    let seen = Seen { cluster: cluster.into(), version: (version + 1).into() };
+    let seen = ClusterSeen { cluster: cluster.into(), version: (version + 1).into() };
     let question = Request::Assignments { server, known: version, seen: &seen };
     assert_eq!(world.ask(0, &question, VALID).unwrap().0, Status::WrongCluster);
     world.run(FIRST_QUESTION * 2);
@@ -274,8 +276,11 @@ fn metadata_that_are_shown_to_be_an_older_copy_stay_so() {
             Request::Enlist { server: 0, cluster: 0, copies: 2, locator, rack: "" },
             Status::WrongCluster,
         ),
-        (Request::Assignments { server, known: 0, seen: &Seen::default() }, Status::WrongCluster),
-        (Request::CopyCatalog { server, seen: &Seen::default() }, Status::WrongCluster),
+        (
+            Request::Assignments { server, known: 0, seen: &ClusterSeen::default() },
+            Status::WrongCluster,
+        ),
+        (Request::CopyCatalog { server, seen: &ClusterSeen::default() }, Status::WrongCluster),
         (Request::CreateTable { name: "x", tablets: 0 }, Status::Refused),
         (Request::FindTable { name: "x" }, Status::Refused),
         (Request::ListTables, Status::Refused),
@@ -318,7 +323,7 @@ fn a_question_is_not_answered_by_a_clock_older_than_itself() {
     // after, in truth.
     let stale = world.now;
     world.paused[0] = true;
-    let question = Request::Assignments { server, known: 0, seen: &Seen::default() };
+    let question = Request::Assignments { server, known: 0, seen: &ClusterSeen::default() };
     world.core.submit_to(stale, 1, world.targets[0], &question, Nanos::NEVER).unwrap();
     world.core.flush();
     let connect = |world: &mut World, now: Nanos, granted: &mut bool| {

@@ -14,7 +14,7 @@ use sprat_store::restart::{Tables, open, set_up};
 use sprat_wire::once::OperationId;
 use sprat_wire::op::{Answer, Condition, MoveOrder, Request, Status};
 use sprat_wire::tablet::{Range, Tablet, position};
-use sprat_wire::value::{NUMBER_BYTES, Uncountable};
+use sprat_wire::value::{IncrementError, NUMBER_BYTES};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -254,9 +254,9 @@ impl Work {
         }
         let id = OperationId {
             client: 5,
-            lane: u16::try_from(self.done.len()).expect("few"),
+            slot: u16::try_from(self.done.len()).expect("few"),
             sequence: 1,
-            again: false,
+            resent: false,
         };
         let answer = self.ask(step, Some(id));
         self.done.push((step, id, answer.clone()));
@@ -342,7 +342,7 @@ proptest! {
             if answer.0 != Status::Ok {
                 continue;
             }
-            prop_assert_eq!(work.ask(step, Some(OperationId { again: true, ..id })), answer, "{:?} {:?}", step, id);
+            prop_assert_eq!(work.ask(step, Some(OperationId { resent: true, ..id })), answer, "{:?} {:?}", step, id);
         }
         for key in 0..KEYS + 40 {
             let key = key.to_le_bytes();
@@ -355,8 +355,8 @@ proptest! {
             if work.objects.get(&key[..]).is_some_and(|value| value.len() == NUMBER_BYTES) {
                 let double = Request::IncrementF64 { table: TABLE, key: &key, delta: 1.0 };
                 let (status, why, _) = work.world.ask(work.at(&key), &double, None, |_| {});
-                let refused = (status, Uncountable::of_code(why));
-                prop_assert_eq!(refused, (Status::NotANumber, Uncountable::IsInteger), "its type came along");
+                let refused = (status, IncrementError::of_code(why));
+                prop_assert_eq!(refused, (Status::NotANumber, IncrementError::IsInteger), "its type came along");
             }
         }
         // Each counts what it has, also without the table's beginning. What has left may not yet be

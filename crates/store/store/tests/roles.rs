@@ -14,8 +14,8 @@ use sprat_store::master::{Assigned, Command, Master, Needed, inbox};
 use sprat_store::member::{Keeper, Member};
 use sprat_store::node::{Node, Service};
 use sprat_wire::op::{
-    Answer, BackupRequest, BroughtBack, Condition, Records, ReplicaId, Request, Seen, Status,
-    encode_answer,
+    Answer, BackupRequest, ClusterSeen, Condition, Records, RecoveredPart, ReplicaId, Request,
+    Status, encode_answer,
 };
 use std::sync::{Arc, OnceLock};
 use zerocopy::IntoBytes as _;
@@ -97,7 +97,7 @@ const NO_CLIENT: May = [true, true, true, false];
 fn a_coordinator_asks_who_wants_what() {
     let what = ReplicaId { master: 1, segment: 1 };
     let replica = BackupRequest::Free { replica: what };
-    let brought = BroughtBack { order: 1.into(), since: 1.into() };
+    let brought = RecoveredPart { order: 1.into(), since: 1.into() };
     let cases = [
         (Request::CreateTable { name: "more", tablets: 0 }, ADMIN),
         (Request::DropTable { name: "mine" }, ADMIN),
@@ -119,10 +119,10 @@ fn a_coordinator_asks_who_wants_what() {
             },
             SERVER,
         ),
-        (Request::Assignments { server: 1, known: 0, seen: &Seen::default() }, SERVER),
-        (Request::CopyCatalog { server: 1, seen: &Seen::default() }, SERVER),
+        (Request::Assignments { server: 1, known: 0, seen: &ClusterSeen::default() }, SERVER),
+        (Request::CopyCatalog { server: 1, seen: &ClusterSeen::default() }, SERVER),
         (Request::Void { server: 1, segment: 1 }, SERVER),
-        (Request::Recovered { server: 1, what: &brought, failure: "" }, SERVER),
+        (Request::Recovered { server: 1, part: &brought, failure: "" }, SERVER),
         (Request::Loads { server: 1, capacity: 1, loads: &[] }, SERVER),
         (Request::Backup(replica), SERVER),
     ];
@@ -254,7 +254,7 @@ fn a_node_asks_who_wants_what() {
                 replica,
                 offset: 0,
                 sealed: false,
-                anew: false,
+                replacement: false,
                 edition: 0,
                 bytes: b"x",
             },

@@ -75,7 +75,8 @@ proptest! {
     ) {
         let terminator = if crlf { csv::Terminator::CRLF } else { csv::Terminator::Any(b'\n') };
         let style = if always { csv::QuoteStyle::Always } else { csv::QuoteStyle::Necessary };
-        let mut writer = csv::WriterBuilder::new().terminator(terminator).quote_style(style).from_writer(vec![]);
+        let mut writer =
+            csv::WriterBuilder::new().terminator(terminator).quote_style(style).from_writer(vec![]);
         writer.write_record(["before", "the key", "after"]).unwrap();
         for (key, (before, after)) in keys.iter().zip(&cells) {
             writer.write_record([before, key, after]).unwrap();
@@ -88,10 +89,15 @@ proptest! {
         prop_assert_eq!(got, expected);
         prop_assert_eq!(export_rows(&mut table), file.clone());
 
-        let how = CsvImport { value: CsvValue::Column(column("after")), keep_header: false, ..CsvImport::rows(column("the key")) };
+        let how = CsvImport {
+            value: CsvValue::Column(column("after")),
+            keep_header: false,
+            ..CsvImport::rows(column("the key"))
+        };
         let values = import_csv(&file, how).unwrap();
         let got: Vec<_> = values.items.iter().map(|item| &item.value[..]).collect();
-        let expected: Vec<_> = cells[..keys.len()].iter().map(|(_, after)| after.as_bytes()).collect();
+        let expected: Vec<_> =
+            cells[..keys.len()].iter().map(|(_, after)| after.as_bytes()).collect();
         prop_assert_eq!(got, expected);
     }
 
@@ -147,7 +153,13 @@ proptest! {
         let json = |text: &str| serde_json::to_string(text).unwrap();
         let file: String = keys
             .iter()
-            .map(|key| format!("{{{spaces}\"x\":[1.50,{}],\"id\" :{}}}{spaces}{end}", json(&extra), json(key)))
+            .map(|key| {
+                format!(
+                    "{{{spaces}\"x\":[1.50,{}],\"id\" :{}}}{spaces}{end}",
+                    json(&extra),
+                    json(key)
+                )
+            })
             .collect();
         let mut table = import_jsonl(file.as_bytes(), lines("id")).unwrap();
         prop_assert_eq!(table.keys(), keys.into_iter().collect::<Vec<_>>());

@@ -76,7 +76,8 @@ proptest! {
         fs::create_dir(&from).unwrap();
         write_tree(&from, &files);
 
-        let mut table = Table::import(&mut TreeSource::open(&from, Large::Refuse).unwrap()).unwrap();
+        let mut table =
+            Table::import(&mut TreeSource::open(&from, Large::Refuse).unwrap()).unwrap();
         prop_assert_eq!(table.items.len(), files.len());
         let mut sink = TreeSink::create(&to).unwrap();
         table.export(&mut sink).unwrap();

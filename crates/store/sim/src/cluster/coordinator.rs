@@ -123,7 +123,8 @@ impl Post {
             let office = Office::default();
             let control =
                 AnyDriver::from(self.hub.port(self.control).expect("the one before is gone"));
-            let core = Core::over(vec![(TRANSPORT, control)], &Locators::from(here.clone()), seed);
+            let core =
+                Core::with_drivers(vec![(TRANSPORT, control)], &Locators::from(here.clone()), seed);
             let candidate = Candidate {
                 election: Election::new(life, here.to_string()),
                 envoy: Envoy::new(office.clone()),

@@ -202,8 +202,11 @@ impl World {
         };
         let clients = (0..settings.work.clients).map(client).collect();
         let driver = AnyDriver::from(hub.port(address(MAKER)).expect("a free port"));
-        let maker =
-            sprat_client::Core::over(vec![(TRANSPORT, driver)], &coordinator, random.draw());
+        let maker = sprat_client::Core::with_drivers(
+            vec![(TRANSPORT, driver)],
+            &coordinator,
+            random.draw(),
+        );
         let faults = faults::plan(&settings, &mut random).into();
         Self {
             settings,

@@ -14,8 +14,8 @@ use sprat_net::Nanos;
 use sprat_rpc::{CallFailure, CallId, Handler, Outcome, Repeat, RequestId, Requester, Response};
 use sprat_wire::certificate::{Certificate, Role};
 use sprat_wire::op::{
-    BroughtBack, Request, Seen, ServerRecord, Status, TableRecord, push_counter, push_server,
-    push_table,
+    ClusterSeen, RecoveredPart, Request, ServerRecord, Status, TableRecord, push_counter,
+    push_server, push_table,
 };
 use sprat_wire::tablet::{Range, Tablet};
 use std::collections::VecDeque;
@@ -26,7 +26,7 @@ use std::time::Duration;
 pub const POLL: Duration = Duration::from_millis(250);
 
 const _: () = assert!(
-    POLL.as_millis() < sprat_client::ATTEMPT.as_millis(),
+    POLL.as_millis() < sprat_client::ATTEMPT_TIMEOUT.as_millis(),
     "else no question is ever answered"
 );
 
@@ -266,7 +266,12 @@ impl<M: Metadata> Coordinator<M> {
     /// Refuses a server whose cluster is another one, or is further than these metadata are: they
     /// began empty, or were put back from an older copy. What they would say of tables is not
     /// what the server's objects are of.
-    fn refuse_foreign(&mut self, now: Nanos, server: u32, seen: &Seen) -> Option<Outcome<u32>> {
+    fn refuse_foreign(
+        &mut self,
+        now: Nanos,
+        server: u32,
+        seen: &ClusterSeen,
+    ) -> Option<Outcome<u32>> {
         let (ours, version) = (self.catalog.cluster(), self.catalog.version());
         let (cluster, known) = (seen.cluster.get(), seen.version.get());
         let reason = if cluster != 0 && cluster != ours {
@@ -376,7 +381,7 @@ impl<M: Metadata> Coordinator<M> {
         &mut self,
         now: Nanos,
         server: u32,
-        what: &BroughtBack,
+        what: &RecoveredPart,
         failure: &str,
     ) -> Outcome<u32> {
         let what = (server, what.order.get(), what.since.get());
@@ -599,8 +604,8 @@ impl<M: Metadata> Coordinator<M> {
             }
             Request::Drain { server, drain } => self.drain(server, drain),
             Request::Void { server, segment } => self.void(server, segment),
-            Request::Recovered { server, what, failure } => {
-                self.recovered(now, server, what, failure)
+            Request::Recovered { server, part, failure } => {
+                self.recovered(now, server, part, failure)
             }
             Request::Loads { server, capacity, loads } => {
                 self.members.told(server, capacity, loads);

@@ -14,7 +14,7 @@ use sprat_wire::certificate::{Rights, Role};
 use sprat_wire::entry::HEADER_BYTES;
 use sprat_wire::once::{COMPLETION_KEY_BYTES, Completion, MAX_COMPLETION, MAX_RESULT, OperationId};
 use sprat_wire::op::{
-    Collected, Condition, Item, RESPONSE_BYTES, Request, Stage, Status, encode_answer,
+    Condition, Item, MoveCursor, MoveStage, RESPONSE_BYTES, Request, Status, encode_answer,
     push_counter, write_scan_record,
 };
 use sprat_wire::tablet::Tablet;
@@ -309,7 +309,7 @@ impl<D: Disk> Master<D> {
         number: u64,
     ) -> Outcome<Body> {
         let reply = answer(status, false, 0, number, Repeat::Retain);
-        let Some(operation) = asked.operation.filter(|operation| operation.again) else {
+        let Some(operation) = asked.operation.filter(|operation| operation.resent) else {
             return self.tell(asked.id, found, reply);
         };
         let kept = self.seal_if_short(MAX_ALONE, true);
@@ -352,7 +352,7 @@ impl<D: Disk> Master<D> {
     }
 
     /// Gives another server what it asks for of a tablet that moves there.
-    fn give(&mut self, id: RequestId, what: (u64, Stage, &Collected)) -> Outcome<Body> {
+    fn give(&mut self, id: RequestId, what: (u64, MoveStage, &MoveCursor)) -> Outcome<Body> {
         if !id.requester().serves() {
             return denied();
         }
@@ -384,11 +384,11 @@ impl<D: Disk> Master<D> {
         match full {
             // What was sent before may be executed once there is memory: then nobody can be told
             // that it was not.
-            Full::Memory if asked.operation.is_none_or(|operation| !operation.again) => {
+            Full::Memory if asked.operation.is_none_or(|operation| !operation.resent) => {
                 self.counts.memory_full += 1;
                 Outcome::Reply(answer(Status::MemoryFull, false, 0, 0, Repeat::Retain))
             }
-            Full::Disk if asked.operation.is_none_or(|operation| !operation.again) => {
+            Full::Disk if asked.operation.is_none_or(|operation| !operation.resent) => {
                 self.counts.turned_away += 1;
                 answer_text(&mut self.held.made, Status::DiskFull, &self.durable.full_disk())
             }
@@ -414,7 +414,7 @@ impl<D: Disk> Master<D> {
             // What was sent before may be in another server's log, and count once that is brought
             // back.
             Outlook::Bleak => {
-                Some(self.too_few(asked.operation.is_some_and(|operation| operation.again)))
+                Some(self.too_few(asked.operation.is_some_and(|operation| operation.resent)))
             }
         }
     }

@@ -8,7 +8,7 @@ use sprat_net::Nanos;
 use sprat_rpc::{CallFailure, CallId, SessionId};
 use sprat_wire::entry::{Entry, Kind};
 use sprat_wire::once::{COMPLETIONS, Completion};
-use sprat_wire::op::{Answer, Collected, MoveOrder, Request, Stage, Status};
+use sprat_wire::op::{Answer, MoveCursor, MoveOrder, MoveStage, Request, Status};
 use sprat_wire::tablet::Tablet;
 use std::time::Duration;
 use zerocopy::IntoBytes;
@@ -54,7 +54,7 @@ struct Arrival {
     /// The segment of the log here from which on entries of the tablet count.
     since: u64,
     /// What to ask for next.
-    stage: Stage,
+    stage: MoveStage,
     after: u64,
     batch: u64,
     call: Option<CallId>,
@@ -180,8 +180,8 @@ impl Arrival {
             session: None,
             step: Step::Clearing,
             since: 0,
-            stage: Stage::Completions,
-            after: Collected::FROM_START,
+            stage: MoveStage::Completions,
+            after: MoveCursor::FROM_START,
             batch: 0,
             call: None,
             asked_at: Nanos(0),
@@ -280,7 +280,7 @@ impl Arrival {
         if self.session.is_none() {
             self.session = caller.connect(from.address).ok();
         }
-        let collected = Collected { after: self.after.into(), batch: self.batch.into() };
+        let collected = MoveCursor { after: self.after.into(), batch: self.batch.into() };
         let request =
             Request::Collect { order: self.order.id, stage: self.stage, from: &collected };
         let (header, key, _) = request.parts();
@@ -306,19 +306,19 @@ impl Arrival {
         let paid = Duration::from_nanos(entries.len() as u64 * 1_000_000_000 / BYTES_A_SECOND);
         (self.at, self.retry_at) = (0, self.asked_at + paid);
         match (self.stage, answer.more) {
-            (Stage::Completions | Stage::Objects, true) => self.after = answer.number,
-            (Stage::Completions, false) => {
-                (self.stage, self.after) = (Stage::Objects, Collected::FROM_START)
+            (MoveStage::Completions | MoveStage::Objects, true) => self.after = answer.number,
+            (MoveStage::Completions, false) => {
+                (self.stage, self.after) = (MoveStage::Objects, MoveCursor::FROM_START)
             }
-            (Stage::Objects, false) => (self.stage, self.batch) = (Stage::Changes, 1),
-            (Stage::Changes, _) => {
+            (MoveStage::Objects, false) => (self.stage, self.batch) = (MoveStage::Changes, 1),
+            (MoveStage::Changes, _) => {
                 if answer.number <= FEW || self.batch >= MAX_BATCHES {
-                    self.stage = Stage::Rest;
+                    self.stage = MoveStage::Rest;
                 }
                 self.batch += 1;
             }
-            (Stage::Rest, true) => self.batch += 1,
-            (Stage::Rest, false) => self.is_all = true,
+            (MoveStage::Rest, true) => self.batch += 1,
+            (MoveStage::Rest, false) => self.is_all = true,
         }
         true
     }

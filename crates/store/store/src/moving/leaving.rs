@@ -3,7 +3,7 @@
 use sprat_log::{Log, Ref};
 use sprat_wire::entry::{Entry, Kind};
 use sprat_wire::once::{COMPLETIONS, Completion, MAX_COMPLETION, OperationId};
-use sprat_wire::op::{Collected, MoveOrder, Request, Stage};
+use sprat_wire::op::{MoveCursor, MoveOrder, MoveStage, Request};
 use sprat_wire::tablet::Tablet;
 use sprat_wire::value::ValueType;
 use std::collections::BTreeSet;
@@ -121,18 +121,18 @@ impl Leaving {
     pub(crate) fn give(
         &mut self,
         log: &Log,
-        (order, stage, from): (u64, Stage, &Collected),
+        (order, stage, from): (u64, MoveStage, &MoveCursor),
         out: &mut Vec<u8>,
     ) -> Option<Given> {
         let Self { departures, found } = self;
         let departure = departures.iter_mut().find(|departure| departure.order.id == order)?;
         out.extend_from_slice(&log.least_version().to_le_bytes());
         match stage {
-            Stage::Completions | Stage::Objects => {
+            MoveStage::Completions | MoveStage::Objects => {
                 Some(departure.copy(log, stage, from.after.get(), found, out))
             }
-            Stage::Changes | Stage::Rest => {
-                departure.frozen |= stage == Stage::Rest;
+            MoveStage::Changes | MoveStage::Rest => {
+                departure.frozen |= stage == MoveStage::Rest;
                 departure.tell(log, from.batch.get(), out)
             }
         }
@@ -144,17 +144,17 @@ impl Departure {
     fn copy(
         &self,
         log: &Log,
-        stage: Stage,
+        stage: MoveStage,
         after: u64,
         found: &mut Vec<Ref>,
         out: &mut Vec<u8>,
     ) -> Given {
         let Tablet { table, range } = self.order.tablet;
         let (table, before, last) = match stage {
-            Stage::Completions => (table | COMPLETIONS, None, u64::MAX),
+            MoveStage::Completions => (table | COMPLETIONS, None, u64::MAX),
             _ => (table, range.first.checked_sub(1), range.last),
         };
-        let after = if after == Collected::FROM_START { before } else { Some(after) };
+        let after = if after == MoveCursor::FROM_START { before } else { Some(after) };
         found.clear();
         let next = log.scan(table, (after, last), GIVE_BYTES, GIVE_ENTRIES, found);
         found.iter().for_each(|&found| self.push_known(log, found, out));

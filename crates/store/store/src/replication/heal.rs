@@ -211,7 +211,7 @@ impl Replicator {
             replica: ReplicaId { master: *master, segment: job.segment },
             offset: u32::try_from(job.sent).expect("within a segment"),
             sealed,
-            anew: !sealed,
+            replacement: !sealed,
             edition: job.edition,
             bytes: &[],
         };

@@ -277,8 +277,14 @@ impl Replicator {
             let offset = u32::try_from(bytes.offset).expect("within a segment");
             // Made in place of another, and still without something that was told to be durable.
             let anew = up_to < open.told.1;
-            let request =
-                BackupRequest::Write { replica, offset, sealed, anew, edition: 0, bytes: &[] };
+            let request = BackupRequest::Write {
+                replica,
+                offset,
+                sealed,
+                replacement: anew,
+                edition: 0,
+                bytes: &[],
+            };
             if let Some(call) = begin(caller, session, request, bytes.slices(), now) {
                 open.replicas[at].under_way = Some((up_to, sealed));
                 self.calls.insert(call, Purpose::Write { segment, server, up_to, sealed });

@@ -140,7 +140,7 @@ impl Link {
                 seen: &self.agent.seen(),
             };
             let ticket = self.client.submit(&request).map_err(ServerError::Enlist)?;
-            let answered = self.client.wait_whatever(ticket, |answer| {
+            let answered = self.client.wait_any_status(ticket, |answer| {
                 let copy = CatalogCopy { bytes: answer.body.to_vec() };
                 (answer.status, copy)
             });
@@ -155,7 +155,7 @@ impl Link {
                 }
                 // Of several, one that does not lead any more may have answered.
                 _ if self.coordinators > 1 && Instant::now() < until => {
-                    self.client.core_mut().move_on("");
+                    self.client.core_mut().switch_coordinator("");
                     pause(NEXT);
                 }
                 status => {
@@ -196,9 +196,10 @@ impl Link {
         let _ = agent.next(now, outbox);
         client.set_timeout(agent.patience(*coordinators));
         let ticket = client.submit(&agent.next(now, outbox)).map_err(ServerError::Enlist)?;
-        let answered = client.wait_whatever(ticket, |answer| agent.answered(Some(answer), outbox));
+        let answered =
+            client.wait_any_status(ticket, |answer| agent.answered(Some(answer), outbox));
         if agent.take_strayed() {
-            client.core_mut().move_on("");
+            client.core_mut().switch_coordinator("");
             pause(NEXT);
         }
         answered.map_err(ServerError::Enlist)?.map_err(ServerError::Gone)

@@ -149,7 +149,7 @@ impl Thread {
             self.leader = Some((locator, Client::connect(&options).ok()?));
         }
         let (_, client) = self.leader.as_mut()?;
-        client.ask_leads().ok().map(|(leads, term)| Pong { leads, term })
+        client.coordinator_leads().ok().map(|(leads, term)| Pong { leads, term })
     }
 }
 

@@ -16,8 +16,8 @@ const LONG: u32 = 2;
 const SHORT: u32 = 3;
 const WHOLE: u32 = 4;
 
-fn operation(lane: u16, again: bool) -> OperationId {
-    OperationId { client: 7, lane, sequence: 3, again }
+fn operation(slot: u16, resent: bool) -> OperationId {
+    OperationId { client: 7, slot, sequence: 3, resent }
 }
 
 /// The table in two parts.
