@@ -695,7 +695,7 @@ fn a_copy_counts_once_what_it_leaves_out_is_outdated() {
     assert!(log.durable_position() < copy.position(), "what outdates the rest is in memory only");
     let mut bytes = Vec::new();
     let mut pieces = 1;
-    while log.go_on_copying(&mut copy, 50_000, &mut bytes) {
+    while log.continue_copy(&mut copy, 50_000, &mut bytes) {
         pieces += 1;
     }
     durable(&mut log);

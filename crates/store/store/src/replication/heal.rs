@@ -191,7 +191,7 @@ impl Replicator {
             return true;
         }
         // What cannot be copied is about to go, if only the next head comes.
-        leaving && log.let_go()
+        leaving && log.release_combined()
     }
 
     /// Sends the next piece of a copy.
@@ -202,7 +202,7 @@ impl Replicator {
         let Some(at) = jobs.iter().position(|job| !job.under_way) else { return };
         let mut job = jobs.remove(at);
         if job.piece.is_empty() && !job.at_end {
-            job.at_end = !log.go_on_copying(&mut job.copy, PIECE_BYTES, &mut job.piece);
+            job.at_end = !log.continue_copy(&mut job.copy, PIECE_BYTES, &mut job.piece);
         }
         let sealed = job.piece.is_empty();
         let is_due = !sealed || log.durable_position() >= job.copy.position();
