@@ -1,4 +1,4 @@
-//! Roots, identities and their files: what belongs together is taken, and nothing else.
+//! Roots, identities and their files: parts that belong together are accepted, and nothing else.
 
 use sprat_key::{
     BadCertificate, FileError, Grant, Identity, Rights, Role, Root, Terms, Untrusted, verify,
@@ -13,7 +13,7 @@ fn terms(role: Role, grants: &[(&str, Rights)]) -> Terms {
 }
 
 #[test]
-fn what_a_root_issues_its_members_believe() {
+fn members_trust_identities_of_their_root() {
     let root = Root::generate().unwrap();
     let one = root.issue(&terms(Role::Server, &[])).unwrap();
     let other = root.issue(&terms(Role::Client, &[("a*", Rights::Read)])).unwrap();
@@ -25,7 +25,7 @@ fn what_a_root_issues_its_members_believe() {
 }
 
 #[test]
-fn what_is_not_of_the_root_or_the_key_or_the_time_is_not_believed() {
+fn certificates_of_another_root_key_or_time_are_rejected() {
     let (root, stranger) = (Root::generate().unwrap(), Root::generate().unwrap());
     let one = root.issue(&terms(Role::Server, &[])).unwrap();
     let other = stranger.issue(&terms(Role::Admin, &[])).unwrap();
@@ -46,7 +46,7 @@ fn what_is_not_of_the_root_or_the_key_or_the_time_is_not_believed() {
 }
 
 #[test]
-fn what_cannot_be_certified_is_refused() {
+fn invalid_terms_are_refused() {
     let root = Root::generate().unwrap();
     let refused = |terms: Terms| root.issue(&terms).unwrap_err().to_string();
     let asked = terms(Role::Admin, &[("a", Rights::Read)]);
@@ -61,7 +61,7 @@ fn what_cannot_be_certified_is_refused() {
 }
 
 #[test]
-fn files_give_back_what_was_written() {
+fn files_round_trip() {
     let dir = tempfile::tempdir().unwrap();
     let (at, root_at) = (dir.path().join("one"), dir.path().join("root"));
     let root = Root::generate().unwrap();
@@ -79,7 +79,7 @@ fn files_give_back_what_was_written() {
     );
     assert_eq!(fs::metadata(&at).unwrap().permissions().mode() & 0o777, 0o600);
     assert!(matches!(one.save(&at), Err(FileError::System { .. })), "nothing is overwritten");
-    // One for the other.
+    // A root where an identity is expected, and the reverse.
     assert!(Identity::load(&root_at).unwrap_err().to_string().contains("an identity is wanted"));
     assert!(Root::load(&at).unwrap_err().to_string().contains("a cluster's root is wanted"));
 }

@@ -63,7 +63,8 @@ pub enum ConfigError {
     Memory(usize),
     /// The segment size is invalid.
     #[error(
-        "segments of {0} bytes: want a multiple of {SEGLET_BYTES}, at most {SEGMENT_BYTES} and an eighth of the memory, with room for a digest"
+        "segments of {0} bytes: want a multiple of {SEGLET_BYTES}, at most {SEGMENT_BYTES} and an \
+         eighth of the memory, with room for a digest"
     )]
     SegmentBytes(usize),
     /// Too few segments on disk to hold what fits in memory.
