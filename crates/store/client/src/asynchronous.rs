@@ -223,20 +223,20 @@ impl AsyncClient {
     fn submit<T: Send + 'static>(
         &self,
         request: &Request<'_>,
-        take: impl FnOnce(&mut Core, Result<Answer<'_>, Error>) -> Result<T, Error> + Send + 'static,
+        map: impl FnOnce(&mut Core, Result<Answer<'_>, Error>) -> Result<T, Error> + Send + 'static,
     ) -> Call<T> {
         if let Err(error) = check(request) {
             return Call::ended(error);
         }
         let state = Arc::new(Mutex::new(CallState { result: None, waker: None }));
         let mut end = Completer { state: Arc::clone(&state), completed: false };
-        let finish: Finish = Box::new(move |core, answer| end.complete(take(core, answer)));
+        let finish: Finish = Box::new(move |core, answer| end.complete(map(core, answer)));
         let (header, key, value) = request.parts();
         let submission = Submission { request: [header.as_bytes(), key, value].concat(), finish };
         match self.submissions.try_send(submission) {
             Ok(()) => self.wake_handle.ring(),
             Err(TrySendError::Full(_)) => return Call::ended(Error::TooManyPending(MAX_QUEUED)),
-            Err(TrySendError::Disconnected(_)) => {} // the order is dropped, and says so
+            Err(TrySendError::Disconnected(_)) => {} // dropping `finish` completes the call
         }
         Call { state }
     }

@@ -27,7 +27,8 @@ pub enum Error {
     },
     /// Values of files are over the limit; found before anything was imported.
     #[error(
-        "{count} files are over the value limit of {limit} bytes (--skip-large leaves them out): {named}"
+        "{count} files are over the value limit of {limit} bytes \
+         (--skip-large leaves them out): {named}"
     )]
     LargeFiles {
         /// Number of such files.

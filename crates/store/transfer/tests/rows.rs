@@ -66,8 +66,8 @@ fn text() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
-    /// The `csv` crate writes a file; the import must read the same fields, and the export return the
-/// same file.
+    /// The `csv` crate writes a file; the import must read the same fields, and the export return
+/// the same file.
     #[test]
     fn csv_rows_come_back_byte_for_byte(
         keys in btree_set(text(), 1..20),
@@ -106,7 +106,10 @@ proptest! {
     /// An import of any bytes ends, and its items are exported again.
     #[test]
     fn any_bytes_are_rows_or_an_error(
-        bytes in prop_oneof![vec(any::<u8>(), 0..200), "[ab\",\n\r]{0,60}".prop_map(String::into_bytes)],
+        bytes in prop_oneof![
+            vec(any::<u8>(), 0..200),
+            "[ab\",\n\r]{0,60}".prop_map(String::into_bytes),
+        ],
     ) {
         let how = CsvImport { header: false, ..CsvImport::rows(Column::Index(0)) };
         if let Ok(mut table) = import_csv(&bytes, how.clone()) {
@@ -214,9 +217,8 @@ fn pairs_need_no_encoding_and_no_header() {
 #[test]
 fn bad_csv_is_named_by_line_and_fault() {
     let rows = || CsvImport::rows(column("id"));
-    assert!(
-        matches!(row_error(import_csv(b"a,b\n", rows())), (1, RowError::NoField(name)) if name == "id")
-    );
+    let (line, error) = row_error(import_csv(b"a,b\n", rows()));
+    assert!(matches!((line, error), (1, RowError::NoField(name)) if name == "id"));
     let open = b"id,x\n1,\"a\nb\"\n2,\"open\n3,c\n";
     assert!(matches!(row_error(import_csv(open, rows())), (4, RowError::Unclosed)));
     let how = CsvImport { header: false, ..CsvImport::rows(Column::Index(1)) };

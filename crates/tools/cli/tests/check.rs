@@ -218,7 +218,7 @@ fn objects_with_an_operation_under_way_are_left_alone() {
 /// After `asked` additions, four of which are under way at a time.
 fn added(asked: u64) -> SharedCounter {
     let mut shared = SharedCounter::new(4);
-    (0..asked).for_each(|_| shared.ask());
+    (0..asked).for_each(|_| shared.begin());
     shared
 }
 
@@ -230,7 +230,7 @@ fn summed(sum: i64) -> Outcome {
 fn additions_under_way_together_are_each_done_once() {
     let mut shared = added(0);
     for first in (0..400).step_by(4) {
-        (0..4).for_each(|_| shared.ask());
+        (0..4).for_each(|_| shared.begin());
         // They are done in any order.
         for sum in [3, 1, 4, 2] {
             shared.verify(1, &summed(first + sum)).expect("a sum of its own");
