@@ -10,7 +10,7 @@ pub fn key_name(key: usize) -> String {
     format!("key-{key:04}")
 }
 
-/// What an operation does.
+/// The kind of an operation, with its arguments.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Action {
     /// Reads the value and its version.
@@ -41,7 +41,7 @@ pub struct Operation {
     pub number: u64,
     /// Number of its key.
     pub key: usize,
-    /// What it does.
+    /// The action.
     pub action: Action,
 }
 

@@ -97,7 +97,6 @@ impl<'a> Run<'a> {
     ///
     /// # Errors
     /// [`CheckError`] when the client gets no answer, or an invalid one.
-    /// When the client gets no answer, or the store's makes no sense.
     pub fn execute(
         &mut self,
         operations: u64,

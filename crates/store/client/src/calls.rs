@@ -22,8 +22,9 @@ const _: () = assert!(MAX_PENDING <= MAX_OPERATION_SLOTS as usize);
 /// it asks the coordinator whether another server has the tablet.
 pub const ATTEMPT_TIMEOUT: Duration = Duration::from_millis(400);
 
-/// Timeout of an operation's first retry, doubled each time up to [`ATTEMPT_TIMEOUT`]. It is short
-/// because the coordinator may have assigned the tablet to another server in the meantime.
+/// Timeout of an attempt after another has failed, or at a server that was silent: doubled for each
+/// failed attempt, up to [`ATTEMPT_TIMEOUT`]. It is short because the coordinator may assign the
+/// tablet to another server in the meantime.
 const RETRY_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// Interval at which the client asks the coordinator for a tablet that has no server.

@@ -73,7 +73,7 @@ impl Log {
     }
 
     /// Revokes a completion that was [adopted](Self::adopt_completion) and turned out not to count:
-    /// then only is known that the operation was begun.
+    /// from then on the log only knows that the operation was begun.
     ///
     /// # Errors
     /// [`Full`]; then nothing was changed.
@@ -104,8 +104,8 @@ impl Log {
         self.write_completion((table | COMPLETIONS, &id.key(), id.sequence), &completion)
     }
 
-    /// The sequence number of the last known operation of a slot, and whether only is known that it
-    /// was begun.
+    /// The sequence number of the last known operation of a slot, and whether nothing but its
+    /// beginning is known.
     fn known(&self, table: u32, key: &[u8]) -> Option<(u64, bool)> {
         let known = self.entry(self.find(table, key)?);
         Some((known.version, Completion::of(&known).is_some_and(|known| known.is_begun())))

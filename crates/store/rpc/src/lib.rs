@@ -32,11 +32,11 @@
 //! A server forgets a session that is silent for its `ttl` (60 s unless configured), or for
 //! [`UNUSED_TTL`] if it received nothing but `Connect` on it. It drops a response that it holds for
 //! a client when that client has been silent for [`HOLDING_TTL`]; a client that asks for it later
-//! learns that the session is over. A server that has [`Config::max_sessions`] ends the longest
-//! unused session for a new one, or the longest idle one of the address with the most sessions; if
-//! there is neither, it refuses the new one. A client with calls outstanding is never silent: it
-//! retransmits at least every [`MAX_RTO`]. An idle one pings only if its owner asks for that
-//! ([`Endpoint::keep_alive`]).
+//! learns that the session is over. A server that has [`Config::max_sessions`] makes room for a new
+//! one: it ends an unused session, otherwise one of the address with the most sessions, in either
+//! case the one silent for longest; if there is none to end, it refuses the new one. A client with
+//! calls outstanding is never silent: it retransmits at least every [`MAX_RTO`]. An idle one pings
+//! only if its owner asks for that ([`Endpoint::keep_alive`]).
 //!
 //! # Slots
 //!

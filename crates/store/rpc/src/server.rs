@@ -277,9 +277,9 @@ impl<B: Copy> Server<B> {
     ///
     /// An unused session goes first: there are many of them when an attacker opens sessions from
     /// forged addresses. Otherwise one of the address with the most sessions: of those without a
-    /// request in progress the one silent for longest, and if there is none, and that address would
-    /// still have more than `address`, the one silent for longest of all of them. A client that
-    /// loses its session this way opens another.
+    /// request in progress the one silent for longest, and if there is none, and that address has
+    /// more than `address` would have with the new one, the one silent for longest of all of them.
+    /// A client that loses its session this way opens another.
     fn choose_victim(&self, now: Nanos, address: IpAddr) -> Option<u32> {
         let longest_silent = |of: &dyn Fn(&Session<B>) -> bool| {
             let candidates = self.sessions.iter().filter(|(_, session)| of(session));

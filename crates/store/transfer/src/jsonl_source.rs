@@ -36,7 +36,6 @@ pub struct JsonlImport {
     /// The part of a line that is the value.
     pub value: JsonlValue,
     /// How to treat values over the limit.
-    /// What to do with values over the limit.
     pub large: LargePolicy,
 }
 
