@@ -86,7 +86,7 @@ pub const UNUSED_TTL: Duration = Duration::from_secs(3);
 pub const HOLDING_TTL: Duration = Duration::from_secs(5);
 
 /// Silence after which a server may end an idle session for a new one of the same address.
-pub const IDLE_BEFORE_GIVING_WAY: Duration = Duration::from_secs(1);
+pub const IDLE_BEFORE_EVICTION: Duration = Duration::from_secs(1);
 
 /// Times that a server asks for the rest of a request in vain before another request may take its
 /// memory.
@@ -117,7 +117,7 @@ pub const HANDSHAKE_EVERY: Duration = Duration::from_millis(1);
 pub const SUSPECT_AFTER: Duration = Duration::from_millis(50);
 
 /// Times that a message of a handshake is sent.
-pub const SHAKE_TRIES: u32 = 12;
+pub const HANDSHAKE_TRIES: u32 = 12;
 
 /// Interval at which an endpoint looks for unused channels.
 pub const SWEEP_EVERY: Duration = Duration::from_secs(5);

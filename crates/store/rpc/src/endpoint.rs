@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use sprat_chance::Chance;
 use sprat_net::{Figure, Nanos, Transmit};
-use sprat_wire::channel::{ANSWER, HELLO, LEAD_BYTES, PROOF, SEALED};
+use sprat_wire::channel::{ANSWER, CHANNEL_HEADER_BYTES, HELLO, PROOF, SEALED};
 use sprat_wire::packet::{self, Malformed};
 
 use crate::channel::{Channels, Credentials, HandshakeEvent};
@@ -118,7 +118,7 @@ impl<B: Copy> Endpoint<B> {
                 self.packets(
                     now,
                     Peer { address: from, channel },
-                    &buffer[LEAD_BYTES..],
+                    &buffer[CHANNEL_HEADER_BYTES..],
                     handler,
                     tx,
                 );

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use sprat_chance::Chance;
 use sprat_net::{Nanos, Transmit};
-use sprat_wire::channel::{LEAD_BYTES, NO_CHANNEL, SEAL_BYTES};
+use sprat_wire::channel::{CHANNEL_HEADER_BYTES, NO_CHANNEL, SEAL_BYTES};
 use sprat_wire::packet::{FROM_SERVER, HEADER_BYTES, HELD, Header, Kind, Refusal};
 use zerocopy::IntoBytes;
 
@@ -152,7 +152,7 @@ impl<T: Transmit + ?Sized> Io<'_, T> {
         header.payload = u16::try_from(payload).expect("a packet fits its frame").into();
         self.counters.packets_out += 1;
         let sealed = self.channels.is_some();
-        let lead = if sealed { LEAD_BYTES } else { 0 };
+        let lead = if sealed { CHANNEL_HEADER_BYTES } else { 0 };
         let outbox = &mut *self.outbox;
         let capacity = outbox.limit.min(limit + lead);
         if outbox.peer != Some(link.peer) || outbox.frame.len() + HEADER_BYTES + payload > capacity

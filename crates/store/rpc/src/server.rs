@@ -12,7 +12,7 @@ use sprat_wire::packet::{
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::config::{
-    BURST_BYTES, Config, DRAIN_RETRY_MICROS, HOLDING_TTL, IDLE_BEFORE_GIVING_WAY, INITIAL_RTO,
+    BURST_BYTES, Config, DRAIN_RETRY_MICROS, HOLDING_TTL, IDLE_BEFORE_EVICTION, INITIAL_RTO,
     INLINE_BYTES, MAX_RESEND_TRIES, MAX_SLOTS, MIN_MTU, MIN_SLOTS, RELIABLE_RTO, UNUSED_TTL,
 };
 use crate::handler::{Handler, Inline, Outcome, Repeat, Reply, RequestId};
@@ -298,7 +298,7 @@ impl<B: Copy> Server<B> {
             let rests = |session: &Session<B>| {
                 theirs(session)
                     && session.is_idle()
-                    && (is_others || session.last_heard + IDLE_BEFORE_GIVING_WAY <= now)
+                    && (is_others || session.last_heard + IDLE_BEFORE_EVICTION <= now)
             };
             longest_silent(&rests).or_else(|| longest_silent(&theirs).filter(|_| is_others))
         })

@@ -1,8 +1,8 @@
 //! Frames of encrypted channels: handshakes and sealed frames.
 //!
 //! The first byte of such a frame differs from that of every [packet](crate::packet). Beside
-//! Noise's own bytes, handshake messages contain a [`Greeting`] or a [`Reply`]; a sealed frame
-//! contains packets, as a plain one does.
+//! Noise's own bytes, handshake messages contain a [`HelloPayload`] or an [`AnswerPayload`]; a
+//! sealed frame contains packets, as a plain one does.
 
 use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -23,13 +23,13 @@ pub const PROOF: u8 = 0xc3;
 pub const SEALED: u8 = 0xc4;
 
 /// Bytes of the header of each of these frames.
-pub const LEAD_BYTES: usize = 16;
+pub const CHANNEL_HEADER_BYTES: usize = 16;
 
 /// Bytes of the authentication tag at a sealed frame's end.
 pub const TAG_BYTES: usize = 16;
 
 /// Bytes that sealing adds to a frame.
-pub const SEAL_BYTES: usize = LEAD_BYTES + TAG_BYTES;
+pub const SEAL_BYTES: usize = CHANNEL_HEADER_BYTES + TAG_BYTES;
 
 /// Bytes of the frame that begins a handshake. No answer is longer, so a forged sender address
 /// cannot be used to amplify traffic.
@@ -40,7 +40,7 @@ pub const HELLO_BYTES: usize = 512;
     Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
 )]
 #[repr(C)]
-pub struct Shake {
+pub struct HandshakeHeader {
     /// [`HELLO`], [`ANSWER`] or [`PROOF`].
     pub kind: u8,
     /// [`CHANNEL_VERSION`].
@@ -60,7 +60,7 @@ pub struct Shake {
     Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
 )]
 #[repr(C)]
-pub struct Lead {
+pub struct SealedHeader {
     /// [`SEALED`].
     pub kind: u8,
     /// Zero.
@@ -71,14 +71,17 @@ pub struct Lead {
     pub number: U64,
 }
 
-const _: () = assert!(size_of::<Shake>() == LEAD_BYTES && size_of::<Lead>() == LEAD_BYTES);
+const _: () = assert!(
+    size_of::<HandshakeHeader>() == CHANNEL_HEADER_BYTES
+        && size_of::<SealedHeader>() == CHANNEL_HEADER_BYTES
+);
 
 /// The payload of a [`HELLO`], encrypted with the door key; zeros follow.
 #[derive(
     Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
 )]
 #[repr(C)]
-pub struct Greeting {
+pub struct HelloPayload {
     /// The sender's open channel to the receiver, by its number there: if it still exists, the
     /// receiver answers in it and opens no other. [`NO_CHANNEL`] for none.
     pub old: U32,
@@ -91,7 +94,7 @@ pub struct Greeting {
     Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
 )]
 #[repr(C)]
-pub struct Reply {
+pub struct AnswerPayload {
     /// Number of the channel at its sender.
     pub channel: U32,
 }

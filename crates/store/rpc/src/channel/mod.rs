@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! initiator                                         responder
-//! Calling ── Hello{psk, e, greeting} ──►             without the door key: counted, no answer
+//! Calling ── Hello{psk, e, payload} ──►              without the door key: counted, no answer
 //!                                                    names an open channel: empty sealed frame
 //! Open ◄── Answer{e, ee, s, es, certificate} ──      Answered: one of few half-open
 //! (unconfirmed) ── Proof{s, se, certificate} ──►     Open: an empty sealed frame
@@ -28,7 +28,7 @@ use std::time::Duration;
 use sprat_key::{Certificate, Identity, Role};
 use sprat_net::{Nanos, Transmit};
 use sprat_wire::certificate::KEY_BYTES;
-use sprat_wire::channel::{LEAD_BYTES, Lead, NO_CHANNEL};
+use sprat_wire::channel::{CHANNEL_HEADER_BYTES, NO_CHANNEL, SealedHeader};
 use zerocopy::FromBytes;
 
 use crate::config::{Config, MAX_CHANNELS_HALF_OPEN, SWEEP_EVERY};
@@ -241,8 +241,8 @@ impl Channels {
         self.all.get(index).is_some_and(|channel| matches!(channel.stage, Stage::Open(_)))
     }
 
-    /// Seals a frame whose first [`LEAD_BYTES`] are left free. Returns whether it may be sent to
-    /// `address`.
+    /// Seals a frame whose first [`CHANNEL_HEADER_BYTES`] are left free. Returns whether it may be
+    /// sent to `address`.
     #[inline]
     pub(crate) fn seal(&mut self, index: u32, address: SocketAddr, frame: &mut Vec<u8>) -> bool {
         match self.all.get_mut(index) {
@@ -263,7 +263,7 @@ impl Channels {
         frame: &[u8],
         counters: &mut Counters,
     ) -> Option<(u32, Vec<u8>)> {
-        let (lead, _) = Lead::ref_from_prefix(frame).ok()?;
+        let (lead, _) = SealedHeader::ref_from_prefix(frame).ok()?;
         let index = lead.to.get();
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.clear();
@@ -291,7 +291,7 @@ impl Channels {
                 if let Some(probe) = probe {
                     self.remove(probe);
                 }
-                buffer.truncate(LEAD_BYTES + len);
+                buffer.truncate(CHANNEL_HEADER_BYTES + len);
                 Some((index, buffer))
             }
             Err(rejected) => {
@@ -314,7 +314,7 @@ impl Channels {
     /// Sends an empty sealed frame, which shows the peer that the channel is open here.
     fn send_empty<T: Transmit + ?Sized>(&mut self, index: u32, tx: &mut T) {
         let Some(address) = self.all.get(index).map(|channel| channel.peer) else { return };
-        let mut frame = vec![0; LEAD_BYTES];
+        let mut frame = vec![0; CHANNEL_HEADER_BYTES];
         if self.seal(index, address, &mut frame) {
             tx.send(address, &[IoSlice::new(&frame)]);
         }

@@ -2,7 +2,7 @@
 //! window against replay.
 
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
-use sprat_wire::channel::{LEAD_BYTES, Lead, SEALED, TAG_BYTES};
+use sprat_wire::channel::{CHANNEL_HEADER_BYTES, SEALED, SealedHeader, TAG_BYTES};
 use zerocopy::{FromBytes, IntoBytes};
 
 /// Frames sealed with one key, as a power of two; then a key derived from it replaces it. 2^24
@@ -61,8 +61,8 @@ impl Sealing {
         Self { key: key_of(key), number: 0 }
     }
 
-    /// Seals a frame whose first [`LEAD_BYTES`] are left for the header, for the channel that the
-    /// receiver numbers `to`. Returns false if all frame numbers are used up.
+    /// Seals a frame whose first [`CHANNEL_HEADER_BYTES`] are left for the header, for the channel
+    /// that the receiver numbers `to`. Returns false if all frame numbers are used up.
     #[inline]
     pub(crate) fn seal(&mut self, to: u32, frame: &mut Vec<u8>) -> bool {
         let number = self.number;
@@ -73,8 +73,9 @@ impl Sealing {
             self.key = next_key(&self.key);
         }
         self.number += 1;
-        let lead = Lead { kind: SEALED, reserved: [0; 3], to: to.into(), number: number.into() };
-        let (head, body) = frame.split_at_mut(LEAD_BYTES);
+        let lead =
+            SealedHeader { kind: SEALED, reserved: [0; 3], to: to.into(), number: number.into() };
+        let (head, body) = frame.split_at_mut(CHANNEL_HEADER_BYTES);
         head.copy_from_slice(lead.as_bytes());
         let tag =
             self.key.seal_in_place_separate_tag(nonce(number), Aad::from(lead.as_bytes()), body);
@@ -110,8 +111,9 @@ impl Opening {
     /// Decrypts a frame in place and returns its packets.
     #[inline]
     pub(crate) fn open<'a>(&mut self, frame: &'a mut [u8]) -> Result<&'a [u8], Rejected> {
-        let (head, body) = frame.split_at_mut_checked(LEAD_BYTES).ok_or(Rejected::Forged)?;
-        let lead = *Lead::ref_from_bytes(head).map_err(|_| Rejected::Forged)?;
+        let (head, body) =
+            frame.split_at_mut_checked(CHANNEL_HEADER_BYTES).ok_or(Rejected::Forged)?;
+        let lead = *SealedHeader::ref_from_bytes(head).map_err(|_| Rejected::Forged)?;
         let number = lead.number.get();
         if number >= MAX_NUMBER || body.len() < TAG_BYTES {
             return Err(Rejected::Forged);
@@ -194,7 +196,7 @@ mod tests {
     }
 
     fn sealed(sealing: &mut Sealing, bytes: &[u8]) -> Vec<u8> {
-        let mut frame = vec![0; LEAD_BYTES];
+        let mut frame = vec![0; CHANNEL_HEADER_BYTES];
         frame.extend_from_slice(bytes);
         assert!(sealing.seal(5, &mut frame));
         frame
@@ -237,9 +239,9 @@ mod tests {
     #[test]
     fn numbers_end_before_they_come_again() {
         let mut sealing = Sealing { key: key_of(&[0; 32]), number: MAX_NUMBER - 1 };
-        let mut frame = vec![0; LEAD_BYTES];
+        let mut frame = vec![0; CHANNEL_HEADER_BYTES];
         assert!(sealing.seal(0, &mut frame));
-        assert!(!sealing.seal(0, &mut vec![0; LEAD_BYTES]));
+        assert!(!sealing.seal(0, &mut vec![0; CHANNEL_HEADER_BYTES]));
     }
 
     proptest! {

@@ -7,8 +7,8 @@ use sprat_chance::Chance;
 use sprat_key::{Certificate, Role};
 use sprat_net::{Nanos, Transmit};
 use sprat_wire::channel::{
-    ANSWER, CHANNEL_VERSION, Greeting, HELLO, HELLO_BYTES, LEAD_BYTES, NO_CHANNEL, PROOF, Reply,
-    Shake,
+    ANSWER, AnswerPayload, CHANNEL_HEADER_BYTES, CHANNEL_VERSION, HELLO, HELLO_BYTES,
+    HandshakeHeader, HelloPayload, NO_CHANNEL, PROOF,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -16,7 +16,7 @@ use super::noise::{MAX_MESSAGE, Noise, Split};
 use super::seal::{Opening, Sealing};
 use super::{Calling, Channel, Channels, HandshakeEvent, Open, Requester, Retransmission, Stage};
 use crate::config::{
-    INITIAL_RTO, MAX_CHANNELS_HALF_OPEN, MAX_RTO, SHAKE_TRIES, SUSPECT_AFTER, SWEEP_EVERY,
+    HANDSHAKE_TRIES, INITIAL_RTO, MAX_CHANNELS_HALF_OPEN, MAX_RTO, SUSPECT_AFTER, SWEEP_EVERY,
 };
 use crate::counters::Counters;
 
@@ -24,9 +24,9 @@ use crate::counters::Counters;
 const HELLO_NOISE: usize = 32 + 16;
 
 /// Bytes of a Hello's payload: the greeting, padded with zeros.
-const GREETING: usize = HELLO_BYTES - LEAD_BYTES - HELLO_NOISE;
+const HELLO_PAYLOAD_BYTES: usize = HELLO_BYTES - CHANNEL_HEADER_BYTES - HELLO_NOISE;
 
-const _: () = assert!(size_of::<Greeting>() <= GREETING);
+const _: () = assert!(size_of::<HelloPayload>() <= HELLO_PAYLOAD_BYTES);
 
 /// Bytes at the end of a Proof by which a repetition is recognized.
 const PROOF_END: usize = 16;
@@ -41,7 +41,7 @@ impl Retransmission {
         if now < self.at {
             return Some(None);
         }
-        if self.tries >= SHAKE_TRIES {
+        if self.tries >= HANDSHAKE_TRIES {
             return None;
         }
         self.at = now + (INITIAL_RTO * (1 << self.tries.min(8))).min(MAX_RTO);
@@ -51,7 +51,7 @@ impl Retransmission {
 }
 
 fn header(kind: u8, to: u32, from: u32, nonce: u32) -> Vec<u8> {
-    let shake = Shake {
+    let shake = HandshakeHeader {
         kind,
         version: CHANNEL_VERSION,
         reserved: [0; 2],
@@ -110,14 +110,14 @@ impl Channels {
     ) -> Option<u32> {
         let index = self.all.vacant()?;
         let nonce = random.draw_u32();
-        let mut greeting = Greeting { old: NO_CHANNEL.into(), name: [0; 8] };
+        let mut hello_payload = HelloPayload { old: NO_CHANNEL.into(), name: [0; 8] };
         if let Some(Channel { theirs, stage: Stage::Open(open), .. }) =
             old.and_then(|old| self.all.get(old))
         {
-            greeting = Greeting { old: (*theirs).into(), name: open.name };
+            hello_payload = HelloPayload { old: (*theirs).into(), name: open.name };
         }
-        let mut padded = [0; GREETING];
-        padded[..size_of::<Greeting>()].copy_from_slice(greeting.as_bytes());
+        let mut padded = [0; HELLO_PAYLOAD_BYTES];
+        padded[..size_of::<HelloPayload>()].copy_from_slice(hello_payload.as_bytes());
         let mut noise = Noise::new(&mut self.credentials, nonce, true);
         let mut frame = header(HELLO, 0, index, nonce);
         noise.write(&padded, &mut frame);
@@ -161,7 +161,7 @@ impl Channels {
         tx: &mut T,
         counters: &mut Counters,
     ) -> HandshakeEvent {
-        let Ok((shake, message)) = Shake::ref_from_prefix(frame) else {
+        let Ok((shake, message)) = HandshakeHeader::ref_from_prefix(frame) else {
             counters.malformed_short += 1;
             return HandshakeEvent::None;
         };
@@ -182,11 +182,11 @@ impl Channels {
         &mut self,
         now: Nanos,
         from: SocketAddr,
-        (shake, message): (&Shake, &[u8]),
+        (shake, message): (&HandshakeHeader, &[u8]),
         tx: &mut T,
         counters: &mut Counters,
     ) -> Option<HandshakeEvent> {
-        if message.len() + LEAD_BYTES != HELLO_BYTES {
+        if message.len() + CHANNEL_HEADER_BYTES != HELLO_BYTES {
             counters.malformed_meaning += 1;
             return None;
         }
@@ -204,11 +204,11 @@ impl Channels {
             counters.strangers += 1;
             return None;
         };
-        let (greeting, _) = Greeting::ref_from_prefix(payload).ok()?;
-        let old = greeting.old.get();
+        let (hello_payload, _) = HelloPayload::ref_from_prefix(payload).ok()?;
+        let old = hello_payload.old.get();
         if let Some(Channel { peer, ours: false, stage: Stage::Open(open), .. }) = self.all.get(old)
             && *peer == from
-            && open.name == greeting.name
+            && open.name == hello_payload.name
         {
             self.send_empty(old, tx);
             return None;
@@ -227,7 +227,7 @@ impl Channels {
         }
         let index = self.all.vacant()?;
         let mut answer = header(ANSWER, theirs, index, nonce);
-        let reply = Reply { channel: index.into() };
+        let reply = AnswerPayload { channel: index.into() };
         noise.write(
             &[reply.as_bytes(), self.credentials.identity.certificate_bytes()].concat(),
             &mut answer,
@@ -269,7 +269,7 @@ impl Channels {
         &mut self,
         now: Nanos,
         from: SocketAddr,
-        (shake, message): (&Shake, &[u8]),
+        (shake, message): (&HandshakeHeader, &[u8]),
         tx: &mut T,
         counters: &mut Counters,
     ) -> Option<HandshakeEvent> {
@@ -285,7 +285,7 @@ impl Channels {
             counters.strangers += 1;
             return None;
         };
-        let (reply, presented) = Reply::ref_from_prefix(payload).ok()?;
+        let (reply, presented) = AnswerPayload::ref_from_prefix(payload).ok()?;
         let theirs = reply.channel.get();
         let verified = self.credentials.identity.verify_peer(
             presented,
@@ -328,7 +328,7 @@ impl Channels {
         &mut self,
         now: Nanos,
         from: SocketAddr,
-        (shake, message): (&Shake, &[u8]),
+        (shake, message): (&HandshakeHeader, &[u8]),
         tx: &mut T,
         counters: &mut Counters,
     ) -> Option<HandshakeEvent> {
