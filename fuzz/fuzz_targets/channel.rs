@@ -50,7 +50,7 @@ impl Handler for App {
     type Body = ();
 
     fn request(&mut self, _: Nanos, id: RequestId, payload: &[u8]) -> Outcome<()> {
-        assert_eq!(id.who().role(), Some(Role::Client));
+        assert_eq!(id.requester().role(), Some(Role::Client));
         let number = u32::from_le_bytes(*payload.first_chunk().expect("as it was asked"));
         assert!(!self.done.contains(&number), "executed twice");
         self.done.push(number);

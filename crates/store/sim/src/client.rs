@@ -120,7 +120,7 @@ impl Client {
     ) -> Self {
         let driver = AnyDriver::from(hub.port(address).expect("the one before is gone"));
         let seed = random.draw();
-        let core = Core::over(vec![(TRANSPORT, driver)], coordinator, seed)
+        let core = Core::with_drivers(vec![(TRANSPORT, driver)], coordinator, seed)
             .expect("the transport is there");
         Self {
             core,

@@ -7,7 +7,9 @@ use crate::coordinator::{DRIFT, RENEWAL};
 use crate::master::{Command, MasterAssignment, Outbox};
 use crate::replication::Member;
 use sprat_net::{Locator, Nanos};
-use sprat_wire::op::{Answer, Assignment, BroughtBack, Load, Records, Request, Seen, Status};
+use sprat_wire::op::{
+    Answer, Assignment, ClusterSeen, Load, Records, RecoveredPart, Request, Status,
+};
 use std::collections::BTreeSet;
 use std::time::Duration;
 use thiserror::Error;
@@ -173,8 +175,8 @@ impl CoordinatorSession {
 
     /// The cluster and the newest catalog version that the server has seen.
     #[must_use]
-    pub fn seen(&self) -> Seen {
-        Seen { cluster: self.enlisted.cluster.into(), version: self.seen.into() }
+    pub fn seen(&self) -> ClusterSeen {
+        ClusterSeen { cluster: self.enlisted.cluster.into(), version: self.seen.into() }
     }
 
     /// The server's identity in the cluster.

@@ -1,6 +1,6 @@
 //! Which tables each client of a node may use.
 
-use sprat_rpc::Who;
+use sprat_rpc::Requester;
 use sprat_wire::certificate::{Certificate, Rights, Role};
 use std::collections::HashMap;
 

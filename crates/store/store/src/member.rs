@@ -6,7 +6,7 @@ use crate::master::{self, Master, NeededReplicas};
 use crate::node::{Caller, Service};
 use sprat_disk::Disk;
 use sprat_net::{Figure, Nanos};
-use sprat_rpc::{CallFailure, CallId, Handler, Outcome, RequestId, Response, Who};
+use sprat_rpc::{CallFailure, CallId, Handler, Outcome, RequestId, Requester, Response};
 use sprat_wire::certificate::Certificate;
 use sprat_wire::op::BackupRequest;
 use std::os::fd::BorrowedFd;
@@ -65,7 +65,7 @@ impl<D: Disk, R: ReplicaStore> Handler for ClusterNode<D, R> {
     #[inline]
     fn request(&mut self, now: Nanos, id: RequestId, payload: &[u8]) -> Outcome<NodeBody> {
         if BackupRequest::begins(payload) {
-            if !id.who().serves() {
+            if !id.requester().serves() {
                 return denied();
             }
             self.replicas.request(now, id, payload).map(NodeBody::Replicas)
@@ -75,13 +75,13 @@ impl<D: Disk, R: ReplicaStore> Handler for ClusterNode<D, R> {
     }
 
     #[inline]
-    fn expect(&mut self, payload: &[u8]) {
+    fn prefetch(&mut self, payload: &[u8]) {
         if !BackupRequest::begins(payload) {
-            self.master.expect(payload);
+            self.master.prefetch(payload);
         }
     }
 
-    fn admitted(&mut self, who: Who, certificate: &Certificate) {
+    fn admitted(&mut self, who: Requester, certificate: &Certificate) {
         self.master.admitted(who, certificate);
     }
 

@@ -1,7 +1,7 @@
 //! Coordinators that lead, stand by and are deposed, in virtual time: the leases they grant, the
 //! requests they refuse, and when they declare servers dead.
 
-use sprat_client::{Core, Target};
+use sprat_client::{Core, ServerHandle};
 use sprat_net::{AnyDriver, Hub, HubOptions, Locators, Nanos};
 use sprat_store::agent::{Agent, Enlisted, Gone};
 use sprat_store::coordinator::election::{LEADER_LEASE, TAKEOVER_GRACE};
@@ -11,7 +11,9 @@ use sprat_store::coordinator::{
 };
 use sprat_store::master::inbox;
 use sprat_store::node::Node;
-use sprat_wire::op::{Answer, Assignment, Request, Seen, Status, encode_answer, push_counter};
+use sprat_wire::op::{
+    Answer, Assignment, ClusterSeen, Request, Status, encode_answer, push_counter,
+};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -97,7 +99,7 @@ impl World {
         };
         let nodes = (0..count).map(node).collect();
         let all: Locators = locators(count).parse().unwrap();
-        let mut core = Core::over(vec![("fast+udp", port(100))], &all, 7).unwrap();
+        let mut core = Core::with_drivers(vec![("fast+udp", port(100))], &all, 7).unwrap();
         let targets = all.iter().map(|one| core.target(one).unwrap()).collect();
         let rows = Rows { shared: Rc::default(), term: 0 };
         let (valid, paused) = (vec![LeaderLease::default(); count], vec![false; count]);
@@ -181,7 +183,7 @@ impl World {
     fn poll(&mut self, index: usize, server: u32, known: u64) -> (Status, u64, bool) {
         let answer = self.ask(
             index,
-            &Request::Assignments { server, known, seen: &Seen::default() },
+            &Request::Assignments { server, known, seen: &ClusterSeen::default() },
             Duration::from_secs(1),
         );
         let (status, version, body) = answer.expect("an answer");
@@ -219,7 +221,7 @@ fn a_standby_answers_only_who_leads() {
         Request::ListTables,
         Request::FindTable { name: "x" },
         Request::CreateTable { name: "x", tablets: 0 },
-        Request::Assignments { server: 1, known: 1, seen: &Seen::default() },
+        Request::Assignments { server: 1, known: 1, seen: &ClusterSeen::default() },
         Request::Enlist {
             server: 0,
             cluster: 0,
@@ -276,8 +278,11 @@ fn metadata_shown_to_be_an_older_copy_stay_refused() {
             Request::Enlist { server: 0, cluster: 0, copies: 2, locator, rack: "" },
             Status::WrongCluster,
         ),
-        (Request::Assignments { server, known: 0, seen: &Seen::default() }, Status::WrongCluster),
-        (Request::CopyCatalog { server, seen: &Seen::default() }, Status::WrongCluster),
+        (
+            Request::Assignments { server, known: 0, seen: &ClusterSeen::default() },
+            Status::WrongCluster,
+        ),
+        (Request::CopyCatalog { server, seen: &ClusterSeen::default() }, Status::WrongCluster),
         (Request::CreateTable { name: "x", tablets: 0 }, Status::Refused),
         (Request::FindTable { name: "x" }, Status::Refused),
         (Request::ListTables, Status::Refused),

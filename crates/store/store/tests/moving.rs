@@ -14,7 +14,7 @@ use sprat_store::restart::{LogTables, OpenedLog, configure, open};
 use sprat_wire::once::OperationId;
 use sprat_wire::op::{Answer, Condition, MoveOrder, Request, Status};
 use sprat_wire::tablet::{Range, Tablet, position};
-use sprat_wire::value::{NUMBER_BYTES, Uncountable};
+use sprat_wire::value::{IncrementError, NUMBER_BYTES};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -263,9 +263,9 @@ impl Client {
         }
         let id = OperationId {
             client: 5,
-            lane: u16::try_from(self.done.len()).expect("few"),
+            slot: u16::try_from(self.done.len()).expect("few"),
             sequence: 1,
-            again: false,
+            resent: false,
         };
         let answer = self.ask(step, Some(id));
         self.done.push((step, id, answer.clone()));

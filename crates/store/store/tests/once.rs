@@ -81,8 +81,8 @@ impl ByHand {
     }
 }
 
-fn id(lane: u16, sequence: u64) -> OperationId {
-    OperationId { client: 0xC11E, lane, sequence, again: false }
+fn id(slot: u16, sequence: u64) -> OperationId {
+    OperationId { client: 0xC11E, slot, sequence, resent: false }
 }
 
 fn start(dir: &Path) -> (Server, ByHand, u32) {
@@ -112,10 +112,10 @@ fn an_operation_is_done_once_also_across_a_restart() {
     assert_eq!(first[0].2, 5i64.to_le_bytes());
     let read = |client: &mut ByHand| client.send(&Request::Read { table, key: b"sum" }, None);
     assert_eq!(read(&mut client).2, 5i64.to_le_bytes());
-    for again in [false, true] {
+    for resent in [false, true] {
         let sent = operations
             .iter()
-            .map(|(request, id)| client.send(request, Some(OperationId { again, ..*id })));
+            .map(|(request, id)| client.send(request, Some(OperationId { resent, ..*id })));
         assert_eq!(sent.collect::<Vec<_>>(), first);
     }
     server.stop().unwrap();
@@ -143,7 +143,7 @@ fn refusals_of_repeated_operations_are_final() {
     let (server, mut client, table) = start(dir.path());
     let write =
         Request::Write { table, key: b"key", value: b"value", condition: Condition::Exists };
-    let (first, sent_again) = (id(0, 1), OperationId { again: true, ..id(0, 1) });
+    let (first, sent_again) = (id(0, 1), OperationId { resent: true, ..id(0, 1) });
     let refused = client.send(&write, Some(sent_again));
     assert_eq!(refused.0, Status::Conflict);
     client.send(
@@ -167,7 +167,7 @@ fn refusals_of_repeated_operations_are_final() {
         (Request::Remove { table, key: b"nothing", condition: Condition::None }, Status::NotFound),
         (Request::IncrementI64 { table, key: b"key", delta: 1 }, Status::NotANumber),
     ] {
-        let id = OperationId { again: true, ..id(2, u64::from(status as u8)) };
+        let id = OperationId { resent: true, ..id(2, u64::from(status as u8)) };
         assert_eq!(client.send(&request, Some(id)).0, status);
     }
     client.send(

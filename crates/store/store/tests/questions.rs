@@ -5,7 +5,7 @@ use sprat_net::{Driver as _, Hub, HubOptions, Nanos};
 use sprat_rpc::{Config, Endpoint};
 use sprat_store::coordinator::{Catalog, Coordinator, MetadataMemory};
 use sprat_store::node::Node;
-use sprat_wire::op::{Answer, Request, Seen, Status};
+use sprat_wire::op::{Answer, ClusterSeen, Request, Status};
 use std::net::SocketAddr;
 use std::time::Duration;
 use zerocopy::IntoBytes as _;
@@ -47,7 +47,7 @@ fn a_question_that_a_newer_one_replaces_is_answered() {
         if turn % 100 == 0 && calls.len() <= QUESTIONS {
             // The request knows the current version, so its answer comes after a while.
             let known = node.service().catalog().version();
-            let question = Request::Assignments { server: 1, known, seen: &Seen::default() };
+            let question = Request::Assignments { server: 1, known, seen: &ClusterSeen::default() };
             let (header, key, value) = if calls.is_empty() { &enlist } else { &question }.parts();
             let parts = [header.as_bytes(), key, value];
             calls.extend(endpoint.call(

@@ -14,8 +14,8 @@ use sprat_store::master::{Command, Master, MasterAssignment, NeededReplicas, inb
 use sprat_store::member::{ClusterNode, ReplicaStore};
 use sprat_store::node::{Node, Service};
 use sprat_wire::op::{
-    Answer, BackupRequest, BroughtBack, Condition, Records, ReplicaId, Request, Seen, Status,
-    encode_answer,
+    Answer, BackupRequest, ClusterSeen, Condition, Records, RecoveredPart, ReplicaId, Request,
+    Status, encode_answer,
 };
 use std::sync::{Arc, OnceLock};
 use zerocopy::IntoBytes as _;
@@ -120,10 +120,10 @@ fn a_coordinator_checks_roles() {
             },
             SERVER,
         ),
-        (Request::Assignments { server: 1, known: 0, seen: &Seen::default() }, SERVER),
-        (Request::CopyCatalog { server: 1, seen: &Seen::default() }, SERVER),
+        (Request::Assignments { server: 1, known: 0, seen: &ClusterSeen::default() }, SERVER),
+        (Request::CopyCatalog { server: 1, seen: &ClusterSeen::default() }, SERVER),
         (Request::Void { server: 1, segment: 1 }, SERVER),
-        (Request::Recovered { server: 1, what: &brought, failure: "" }, SERVER),
+        (Request::Recovered { server: 1, part: &brought, failure: "" }, SERVER),
         (Request::Loads { server: 1, capacity: 1, loads: &[] }, SERVER),
         (Request::Backup(replica), SERVER),
     ];
@@ -256,7 +256,7 @@ fn a_node_checks_roles() {
                 replica,
                 offset: 0,
                 sealed: false,
-                anew: false,
+                replacement: false,
                 edition: 0,
                 bytes: b"x",
             },

@@ -155,13 +155,13 @@ impl Single {
         number: usize,
         write: bool,
     ) -> Result<Lap> {
-        self.client.core_mut().note_passing(self.table)?;
+        self.client.core_mut().record_request_times(self.table)?;
         let lap = self.operate(objects, number, write)?;
-        let passed = self.client.core_mut().passed(self.table)?;
+        let passed = self.client.core_mut().request_times(self.table)?;
         let end = lap.begun + lap.total;
         Ok(Lap {
-            out: passed.left.saturating_sub(lap.begun),
-            back: end.saturating_sub(passed.came),
+            out: passed.sent.saturating_sub(lap.begun),
+            back: end.saturating_sub(passed.received),
             ..lap
         })
     }

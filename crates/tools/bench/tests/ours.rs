@@ -107,7 +107,7 @@ fn a_request_is_stamped_where_it_passes_from_room_to_room() {
         let get = Request::Read { table, key: b"k" };
         for (tag, request) in [(1, put), (2, get)] {
             let begun = ticks();
-            client.core_mut().note_passing(table).expect("a known table");
+            client.core_mut().record_request_times(table).expect("a known table");
             let now = client.now();
             let core = client.core_mut();
             core.submit(now, tag, &request, now + Duration::from_secs(5)).expect("taken");
@@ -120,9 +120,9 @@ fn a_request_is_stamped_where_it_passes_from_room_to_room() {
                 };
                 client.core_mut().poll(now, sink).expect("a driver");
             }
-            let passed = client.core_mut().passed(table).expect("a known table");
+            let passed = client.core_mut().request_times(table).expect("a known table");
             assert!(
-                begun < passed.left && passed.left < passed.came && passed.came < ended,
+                begun < passed.sent && passed.sent < passed.received && passed.received < ended,
                 "{passed:?}"
             );
         }

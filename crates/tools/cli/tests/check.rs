@@ -8,8 +8,8 @@ use std::process::Stdio;
 use std::time::Instant;
 
 use sprat_check::{
-    Action, Content, Disagreement, KEYS, Model, Operation, Outcome, SHARED_KEY, Shared, Work,
-    key_name,
+    Action, Content, Disagreement, KEYS, Model, Operation, Outcome, SHARED_KEY, SharedCounter,
+    Work, key_name,
 };
 use sprat_client::{Row, ValueType};
 use sprat_wire::MAX_VALUE;
@@ -93,7 +93,7 @@ fn play(
         let operation = work.draw(&model, |_| false);
         let mut outcome = store.answer(&operation);
         spoil(&operation, &mut outcome);
-        if let Err(disagreement) = model.judge(&operation, &outcome) {
+        if let Err(disagreement) = model.verify(&operation, &outcome) {
             return (model, store, Err(disagreement));
         }
     }
@@ -115,7 +115,7 @@ fn a_store_that_is_right_passes_whatever_is_drawn() {
             .or_default() += 1;
     });
     judged.expect("right answers");
-    model.judge_all(store.rows().into_iter()).expect("the same table");
+    model.verify_all(store.rows().into_iter()).expect("the same table");
     assert_eq!(model.len(), store.objects.len());
     // Every kind of answer comes often, or this would check little.
     for kind in [
@@ -182,11 +182,11 @@ fn any_wrong_answer_is_found_where_it_is_given() {
 #[test]
 fn any_difference_in_the_table_is_found() {
     let (model, store, _) = play(2000, &mut |_, _| {});
-    model.judge_all(store.rows().into_iter()).expect("the same table");
+    model.verify_all(store.rows().into_iter()).expect("the same table");
     let spoil = |how: &dyn Fn(&mut Vec<Row>)| {
         let mut rows = store.rows();
         how(&mut rows);
-        model.judge_all(rows.into_iter()).expect_err("a difference")
+        model.verify_all(rows.into_iter()).expect_err("a difference")
     };
     let third = String::from_utf8(store.rows()[3].key.clone()).expect("text");
     assert_eq!(spoil(&|rows| drop(rows.remove(3))).key, third, "missing");
@@ -216,9 +216,9 @@ fn objects_with_an_operation_under_way_are_left_alone() {
 }
 
 /// After `asked` additions, four of which are under way at a time.
-fn added(asked: u64) -> Shared {
-    let mut shared = Shared::new(4);
-    (0..asked).for_each(|_| shared.ask());
+fn added(asked: u64) -> SharedCounter {
+    let mut shared = SharedCounter::new(4);
+    (0..asked).for_each(|_| shared.begin());
     shared
 }
 
@@ -230,10 +230,10 @@ fn summed(sum: i64) -> Outcome {
 fn additions_under_way_together_are_each_done_once() {
     let mut shared = added(0);
     for first in (0..400).step_by(4) {
-        (0..4).for_each(|_| shared.ask());
+        (0..4).for_each(|_| shared.begin());
         // They are done in any order.
         for sum in [3, 1, 4, 2] {
-            shared.judge(1, &summed(first + sum)).expect("a sum of its own");
+            shared.verify(1, &summed(first + sum)).expect("a sum of its own");
         }
     }
     let row = |value: &[u8]| Row {
@@ -242,17 +242,17 @@ fn additions_under_way_together_are_each_done_once() {
         value: value.to_vec(),
         value_type: ValueType::Integer,
     };
-    shared.judge_end(Some(&row(&400_i64.to_le_bytes()))).expect("as many as were asked for");
+    shared.verify_end(Some(&row(&400_i64.to_le_bytes()))).expect("as many as were asked for");
     for wrong in [
         Some(row(&401_i64.to_le_bytes())),
         Some(row(&399_i64.to_le_bytes())),
         Some(row(b"x")),
         None,
     ] {
-        let said = shared.judge_end(wrong.as_ref()).expect_err("another number").to_string();
+        let said = shared.verify_end(wrong.as_ref()).expect_err("another number").to_string();
         assert!(said.contains("\"shared\": expected the number 400; got "), "{said}");
     }
-    added(0).judge_end(None).expect("never made");
+    added(0).verify_end(None).expect("never made");
 }
 
 #[test]
@@ -268,16 +268,16 @@ fn an_addition_done_twice_or_not_at_all_is_found() {
         (&[], Outcome::Missing),
     ] {
         let mut shared = added(8);
-        before.iter().for_each(|&sum| shared.judge(1, &summed(sum)).expect("a sum of its own"));
-        let wrong = shared.judge(77, &odd).expect_err("no such sum");
+        before.iter().for_each(|&sum| shared.verify(1, &summed(sum)).expect("a sum of its own"));
+        let wrong = shared.verify(77, &odd).expect_err("no such sum");
         assert!(wrong.operation == Some(77) && wrong.expected.contains("to 8"), "{wrong}");
     }
     // Sum 1 went to nobody: one that is four answers late is not under way.
     let mut shared = added(8);
     [2, 3, 4]
         .into_iter()
-        .for_each(|sum| shared.judge(1, &summed(sum)).expect("the first may be late"));
-    let wrong = shared.judge(5, &summed(5)).expect_err("too late");
+        .for_each(|sum| shared.verify(1, &summed(sum)).expect("the first may be late"));
+    let wrong = shared.verify(5, &summed(5)).expect_err("too late");
     assert!(wrong.expected.contains("the sum 1 before"), "{wrong}");
 }
 

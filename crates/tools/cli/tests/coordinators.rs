@@ -276,7 +276,7 @@ fn a_coordinator_that_stood_still_is_fenced() {
     // It takes itself for the leader until it looks; what it would change then comes to nothing.
     let locator = &cluster.coordinators[old].locator;
     let begun = Instant::now();
-    while connect(locator).ask_leads().is_ok_and(|(leads, _)| leads) {
+    while connect(locator).coordinator_leads().is_ok_and(|(leads, _)| leads) {
         assert!(begun.elapsed() < PATIENCE, "it never learns that it was deposed");
         pause(Duration::from_millis(20));
     }

@@ -125,7 +125,8 @@ impl SimCoordinator {
             let mailbox = LeaderMailbox::default();
             let control =
                 AnyDriver::from(self.hub.port(self.control).expect("the one before is gone"));
-            let core = Core::over(vec![(TRANSPORT, control)], &Locators::from(here.clone()), seed);
+            let core =
+                Core::with_drivers(vec![(TRANSPORT, control)], &Locators::from(here.clone()), seed);
             let candidate = Candidate {
                 election: Election::new(life, here.to_string()),
                 bridge: ElectionBridge::new(mailbox.clone()),

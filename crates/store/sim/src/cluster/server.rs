@@ -217,7 +217,7 @@ impl Server {
     fn start(&mut self, now: Nanos) {
         self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         let driver = AnyDriver::from(self.hub.port(self.control).expect("the one before is gone"));
-        let core = Core::over(vec![(TRANSPORT, driver)], &self.coordinators, self.seed)
+        let core = Core::with_drivers(vec![(TRANSPORT, driver)], &self.coordinators, self.seed)
             .expect("the transport is there");
         let locator =
             format!("{TRANSPORT}:host={},port={}", self.address.ip(), self.address.port());

@@ -12,11 +12,11 @@ use crate::bodies::ResponseBuffers;
 use crate::guests::AccessRules;
 use crate::node::Service;
 use sprat_net::Nanos;
-use sprat_rpc::{CallFailure, CallId, Handler, Outcome, Repeat, RequestId, Response, Who};
+use sprat_rpc::{CallFailure, CallId, Handler, Outcome, Repeat, RequestId, Requester, Response};
 use sprat_wire::certificate::{Certificate, Role};
 use sprat_wire::op::{
-    BroughtBack, Request, Seen, ServerRecord, Status, TableRecord, push_counter, push_server,
-    push_table,
+    ClusterSeen, RecoveredPart, Request, ServerRecord, Status, TableRecord, push_counter,
+    push_server, push_table,
 };
 use sprat_wire::tablet::{Range, Tablet};
 use std::collections::VecDeque;
@@ -27,7 +27,7 @@ use std::time::Duration;
 pub const POLL: Duration = Duration::from_millis(250);
 
 const _: () = assert!(
-    POLL.as_millis() < sprat_client::ATTEMPT.as_millis(),
+    POLL.as_millis() < sprat_client::ATTEMPT_TIMEOUT.as_millis(),
     "else no question is ever answered"
 );
 
@@ -577,7 +577,7 @@ impl<M: Metadata> Coordinator<M> {
             }
             Request::ListTables => {
                 let seen = |table: &TableRecord| {
-                    self.guests.rights_by_name(id.who(), &table.name).is_some()
+                    self.guests.rights_by_name(id.requester(), &table.name).is_some()
                 };
                 let tables: Vec<_> = self.catalog.tables().filter(seen).collect();
                 self.reply(Status::Ok, self.catalog.version(), |out| {
@@ -677,7 +677,7 @@ impl<M: Metadata> Handler for Coordinator<M> {
         }
     }
 
-    fn admitted(&mut self, who: Who, certificate: &Certificate) {
+    fn admitted(&mut self, who: Requester, certificate: &Certificate) {
         self.guests.admit(who, certificate);
     }
 

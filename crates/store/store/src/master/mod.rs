@@ -34,7 +34,7 @@ use sprat_log::{Full, Log, Ref};
 use sprat_net::{EventCounter, Figure, Nanos};
 use sprat_rpc::{CallFailure, CallId, Handler, Outcome, RequestId, Response, Who};
 use sprat_wire::certificate::Certificate;
-use sprat_wire::once::KEPT_FOR;
+use sprat_wire::once::COMPLETION_RETENTION;
 use sprat_wire::op::{Request, Status};
 use sprat_wire::tablet::{Range, Tablet};
 use stats::Counts;
@@ -433,7 +433,7 @@ impl<D: Disk> Handler for Master<D> {
     }
 
     #[inline]
-    fn expect(&mut self, payload: &[u8]) {
+    fn prefetch(&mut self, payload: &[u8]) {
         if let Ok((request, operation)) = Request::parse_with_id(payload)
             && let Some((table, key)) = request.object()
         {
@@ -478,7 +478,7 @@ impl<D: Disk> Service for Master<D> {
             worked = true;
         }
         if now >= self.age_at {
-            self.age_at = now + KEPT_FOR;
+            self.age_at = now + COMPLETION_RETENTION;
             self.log.age_clients();
         }
         if let Some(segment) = self.replicator().and_then(Replicator::min_open) {

@@ -14,7 +14,7 @@ use sprat_wire::certificate::{Rights, Role};
 use sprat_wire::entry::HEADER_BYTES;
 use sprat_wire::once::{COMPLETION_KEY_BYTES, Completion, MAX_COMPLETION, MAX_RESULT, OperationId};
 use sprat_wire::op::{
-    Collected, Condition, Item, RESPONSE_BYTES, Request, Stage, Status, encode_answer,
+    Condition, Item, MoveCursor, MoveStage, RESPONSE_BYTES, Request, Status, encode_answer,
     push_counter, write_scan_record,
 };
 use sprat_wire::tablet::Tablet;
@@ -77,7 +77,7 @@ impl<D: Disk> Master<D> {
                 return self.collect(id, (order, stage, from));
             }
             if *request == Request::ServerStats {
-                if id.who().role() == Some(Role::Client) {
+                if id.requester().role() == Some(Role::Client) {
                     return denied();
                 }
                 return if self.watchers.add_request(id) {

@@ -9,7 +9,7 @@ use sprat_net::Nanos;
 use sprat_rpc::{CallFailure, CallId, SessionId};
 use sprat_wire::entry::{Entry, Kind};
 use sprat_wire::once::{COMPLETIONS, Completion};
-use sprat_wire::op::{Answer, Collected, MoveOrder, Request, Stage, Status};
+use sprat_wire::op::{Answer, MoveCursor, MoveOrder, MoveStage, Request, Status};
 use sprat_wire::tablet::Tablet;
 use std::time::Duration;
 use zerocopy::IntoBytes;
@@ -187,8 +187,8 @@ impl MigrationTarget {
             session: None,
             step: Step::Clearing,
             since: 0,
-            stage: Stage::Completions,
-            after: Collected::FROM_START,
+            stage: MoveStage::Completions,
+            after: MoveCursor::FROM_START,
             batch: 0,
             call: None,
             requested_at: Nanos(0),
@@ -287,7 +287,7 @@ impl MigrationTarget {
         if self.session.is_none() {
             self.session = caller.connect(source.address).ok();
         }
-        let collected = Collected { after: self.after.into(), batch: self.batch.into() };
+        let collected = MoveCursor { after: self.after.into(), batch: self.batch.into() };
         let request =
             Request::Collect { order: self.order.id, stage: self.stage, from: &collected };
         let (header, key, _) = request.parts();
@@ -313,9 +313,9 @@ impl MigrationTarget {
         let pause = Duration::from_nanos(entries.len() as u64 * 1_000_000_000 / BYTES_A_SECOND);
         (self.at, self.retry_at) = (0, self.requested_at + pause);
         match (self.stage, answer.more) {
-            (Stage::Completions | Stage::Objects, true) => self.after = answer.number,
-            (Stage::Completions, false) => {
-                (self.stage, self.after) = (Stage::Objects, Collected::FROM_START)
+            (MoveStage::Completions | MoveStage::Objects, true) => self.after = answer.number,
+            (MoveStage::Completions, false) => {
+                (self.stage, self.after) = (MoveStage::Objects, MoveCursor::FROM_START)
             }
             (Stage::Objects, false) => (self.stage, self.batch) = (Stage::Changes, 1),
             (Stage::Changes, _) => {
@@ -324,8 +324,8 @@ impl MigrationTarget {
                 }
                 self.batch += 1;
             }
-            (Stage::Rest, true) => self.batch += 1,
-            (Stage::Rest, false) => self.is_all = true,
+            (MoveStage::Rest, true) => self.batch += 1,
+            (MoveStage::Rest, false) => self.is_all = true,
         }
         true
     }

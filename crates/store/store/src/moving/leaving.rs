@@ -3,7 +3,7 @@
 use sprat_log::{Log, Ref};
 use sprat_wire::entry::{Entry, Kind};
 use sprat_wire::once::{COMPLETIONS, Completion, MAX_COMPLETION, OperationId};
-use sprat_wire::op::{Collected, MoveOrder, Request, Stage};
+use sprat_wire::op::{MoveCursor, MoveOrder, MoveStage, Request};
 use sprat_wire::tablet::Tablet;
 use sprat_wire::value::ValueType;
 use std::collections::BTreeSet;
@@ -128,7 +128,7 @@ impl MigrationSources {
     pub(crate) fn collect(
         &mut self,
         log: &Log,
-        (order, stage, from): (u64, Stage, &Collected),
+        (order, stage, from): (u64, MoveStage, &MoveCursor),
         out: &mut Vec<u8>,
     ) -> Option<CollectedBatch> {
         let Self { sources, found } = self;
@@ -151,17 +151,17 @@ impl MigrationSource {
     fn scan_batch(
         &self,
         log: &Log,
-        stage: Stage,
+        stage: MoveStage,
         after: u64,
         found: &mut Vec<Ref>,
         out: &mut Vec<u8>,
     ) -> CollectedBatch {
         let Tablet { table, range } = self.order.tablet;
         let (table, before, last) = match stage {
-            Stage::Completions => (table | COMPLETIONS, None, u64::MAX),
+            MoveStage::Completions => (table | COMPLETIONS, None, u64::MAX),
             _ => (table, range.first.checked_sub(1), range.last),
         };
-        let after = if after == Collected::FROM_START { before } else { Some(after) };
+        let after = if after == MoveCursor::FROM_START { before } else { Some(after) };
         found.clear();
         let next = log.scan(table, (after, last), BATCH_BYTES, BATCH_ENTRIES, found);
         found.iter().for_each(|&found| self.push_known(log, found, out));

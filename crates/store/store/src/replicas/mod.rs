@@ -201,7 +201,7 @@ impl<D: Disk> Replicas<D> {
             {
                 self.malformed(&format!("there is no {replica}: both are numbered from 1"))
             }
-            BackupRequest::Write { replica, offset, sealed, anew, edition, bytes } => {
+            BackupRequest::Write { replica, offset, sealed, replacement: anew, edition, bytes } => {
                 self.write(now, id, &Piece { replica, offset, sealed, anew, edition, bytes })
             }
             BackupRequest::Free { replica } => self.free(replica),

@@ -209,7 +209,7 @@ impl Replicator {
         let Some(at) = jobs.iter().position(|job| !job.under_way) else { return };
         let mut job = jobs.remove(at);
         if job.piece.is_empty() && !job.at_end {
-            job.at_end = !log.go_on_copying(&mut job.copy, PIECE_BYTES, &mut job.piece);
+            job.at_end = !log.continue_copy(&mut job.copy, PIECE_BYTES, &mut job.piece);
         }
         let sealed = job.piece.is_empty();
         let is_due = !sealed || log.durable_position() >= job.copy.position();

@@ -145,7 +145,7 @@ impl Link {
                 seen: &self.session.seen(),
             };
             let ticket = self.client.submit(&request).map_err(ServerError::Enlist)?;
-            let answered = self.client.wait_whatever(ticket, |answer| {
+            let answered = self.client.wait_any_status(ticket, |answer| {
                 let copy = CatalogCopy { bytes: answer.body.to_vec() };
                 (answer.status, copy)
             });

@@ -192,7 +192,7 @@ impl MiniLog {
 
     /// Appends a completion that counts only with the entry that is appended next.
     pub(crate) fn append_completion(&mut self) {
-        let id = OperationId { client: 1, lane: 2, sequence: 3, again: false };
+        let id = OperationId { client: 1, slot: 2, sequence: 3, resent: false };
         let mut value = [0; MAX_COMPLETION];
         let completion = Completion {
             joined: true,

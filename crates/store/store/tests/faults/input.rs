@@ -6,7 +6,7 @@ use sprat_disk::MemControl;
 use sprat_store::backup::Durability;
 use sprat_store::coordinator::{Catalog, Coordinator, MetadataMemory};
 use sprat_store::node::Service;
-use sprat_wire::op::{Condition, Request, Seen, Status};
+use sprat_wire::op::{ClusterSeen, Condition, Request, Status};
 use zerocopy::IntoBytes as _;
 
 fn bytes_of(request: &Request<'_>) -> Vec<u8> {
@@ -116,7 +116,7 @@ fn each_role_says_so_when_it_is_taken_for_the_other() {
     for request in [
         Request::ListTables,
         Request::CreateTable { name: "t", tablets: 0 },
-        Request::Assignments { server: 1, known: 0, seen: &Seen::default() },
+        Request::Assignments { server: 1, known: 0, seen: &ClusterSeen::default() },
     ] {
         let reply = world.ask(&request);
         assert_eq!(reply.status, Status::WrongRole);
@@ -130,7 +130,9 @@ fn each_role_says_so_when_it_is_taken_for_the_other() {
     assert_eq!(world.ask(&Request::CreateTable { name: "t", tablets: 0 }).status, Status::NoServer);
     assert_eq!(world.ask(&Request::FindTable { name: "t" }).status, Status::NoSuchTable);
     assert_eq!(
-        world.ask(&Request::Assignments { server: 9, known: 0, seen: &Seen::default() }).status,
+        world
+            .ask(&Request::Assignments { server: 9, known: 0, seen: &ClusterSeen::default() })
+            .status,
         Status::NotFound
     );
     let foreign = world.ask(&Request::Enlist {

@@ -54,7 +54,7 @@ impl Segment {
             replica,
             offset: 0,
             sealed,
-            anew: false,
+            replacement: false,
             edition: 0,
             bytes: &self.0,
         };

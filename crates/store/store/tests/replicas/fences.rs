@@ -91,7 +91,7 @@ fn fences_are_not_listed_as_replicas() {
             replica: id(5, 0),
             offset: 0,
             sealed: false,
-            anew: false,
+            replacement: false,
             edition: 0,
             bytes: b"x",
         },

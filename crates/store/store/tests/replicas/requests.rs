@@ -102,7 +102,7 @@ fn writes_that_do_not_fit_are_refused() {
             replica,
             offset,
             sealed,
-            anew: false,
+            replacement: false,
             edition: 0,
             bytes: &[],
         });
@@ -274,7 +274,14 @@ fn an_edition_replaces_the_one_before() {
         let bytes = &other[offset..end];
         let offset = u32::try_from(offset).unwrap();
         world
-            .ask(BackupRequest::Write { replica: a, offset, sealed, anew: !sealed, edition, bytes })
+            .ask(BackupRequest::Write {
+                replica: a,
+                offset,
+                sealed,
+                replacement: !sealed,
+                edition,
+                bytes,
+            })
             .status
     };
     assert_eq!(write(1000, 2500, false, 1), Status::NotFound, "an edition begins at its beginning");
@@ -304,7 +311,7 @@ fn a_whole_replica_is_not_replaced_by_a_copy() {
             replica,
             offset: 0,
             sealed,
-            anew: true,
+            replacement: true,
             edition,
             bytes,
         });

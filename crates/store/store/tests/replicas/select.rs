@@ -39,26 +39,26 @@ fn header(role: Role, digest: &[u64]) -> Vec<u8> {
     bytes
 }
 
-fn push_completion(bytes: &mut Vec<u8>, table: u32, lane: u16, joined: bool) {
-    push_completion_of(bytes, table, lane, 3, joined);
+fn push_completion(bytes: &mut Vec<u8>, table: u32, slot: u16, joined: bool) {
+    push_completion_of(bytes, table, slot, 3, joined);
 }
 
-fn push_completion_of(bytes: &mut Vec<u8>, table: u32, lane: u16, sequence: u64, joined: bool) {
+fn push_completion_of(bytes: &mut Vec<u8>, table: u32, slot: u16, sequence: u64, joined: bool) {
     push_this(
         bytes,
-        (table, lane, sequence),
+        (table, slot, sequence),
         &Completion { joined, status: Status::Ok, version: 1, position: None, result: &[] },
     );
 }
 
 fn push_this(
     bytes: &mut Vec<u8>,
-    (table, lane, sequence): (u32, u16, u64),
+    (table, slot, sequence): (u32, u16, u64),
     completion: &Completion<'_>,
 ) {
     let mut value = [0; MAX_COMPLETION];
     let len = completion.encode(&mut value);
-    let key = OperationId { client: 1, lane, sequence, again: false }.key();
+    let key = OperationId { client: 1, slot, sequence, resent: false }.key();
     let (table, value) = (table | COMPLETIONS, &value[..len]);
     push(
         bytes,
@@ -112,7 +112,7 @@ fn with_replica(bytes: &[u8]) -> (World<MemDisk>, ReplicaId) {
             replica,
             offset: at,
             sealed,
-            anew: false,
+            replacement: false,
             edition: 0,
             bytes: piece,
         });
@@ -230,9 +230,9 @@ fn a_cut_off_completion_is_not_served() {
 #[test]
 fn only_the_last_completion_of_a_slot_is_served() {
     let mut bytes = header(Role::Survivor, &[]);
-    for (lane, sequence) in [(1, 3), (1, 5), (2, 1), (1, 4)] {
-        push_completion_of(&mut bytes, 1, lane, sequence, false);
-        push_completion_of(&mut bytes, 2, lane, sequence + 10, false);
+    for (slot, sequence) in [(1, 3), (1, 5), (2, 1), (1, 4)] {
+        push_completion_of(&mut bytes, 1, slot, sequence, false);
+        push_completion_of(&mut bytes, 2, slot, sequence + 10, false);
     }
     let (mut world, replica) = with_replica(&bytes);
     let given = select(&mut world, replica, &[Tablet::whole(1)]).unwrap();

@@ -204,7 +204,7 @@ impl<D: Disk> World<D> {
             replica,
             offset,
             sealed,
-            anew: false,
+            replacement: false,
             edition: 0,
             bytes: &bytes[part.start..],
         })

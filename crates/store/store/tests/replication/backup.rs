@@ -129,7 +129,7 @@ impl Handler for Backup {
                 let whole = encode_answer(Status::Ok, true, 0, 0);
                 return Outcome::Reply(Reply::new(whole.as_bytes(), Repeat::Retain));
             }
-            BackupRequest::Write { replica, offset, sealed, anew, edition, bytes } => {
+            BackupRequest::Write { replica, offset, sealed, replacement: anew, edition, bytes } => {
                 let same = |kept: &&Kept| kept.appendable && kept.edition == edition;
                 let before = self
                     .kept

@@ -35,7 +35,7 @@ pub(crate) struct Load {
 pub(crate) fn mixed(client: &mut Client, table: Table, operations: u64, seed: u64) -> Load {
     let start = Instant::now();
     let mut run = Run::new(client, table, Work::new(seed).up_to(LONGEST), DEPTH);
-    let judged = run.through(operations, &mut |_| {}).unwrap_or_else(|broken| panic!("{broken}"));
+    let judged = run.execute(operations, &mut |_| {}).unwrap_or_else(|broken| panic!("{broken}"));
     judged.unwrap_or_else(|disagreement| panic!("{disagreement}"));
     let counts = run.counts();
     assert_eq!((counts.operations(), counts.shared), (operations, operations / SHARED_EVERY));
