@@ -3,7 +3,7 @@
 
 use crate::{Alive, Error, Folder, Seen};
 use serde::{Deserialize, Serialize};
-use sprat_plan::ring::Member;
+use sprat_plan::ring::RingMember;
 use sprat_plan::{Plan, Spec};
 use sprat_rack::{Host, hosts};
 use std::collections::{BTreeMap, BTreeSet};
@@ -102,7 +102,7 @@ impl Members {
     /// A description that knows of them.
     #[must_use]
     pub fn adapt(&self, mut spec: Spec) -> Spec {
-        let member = |known: &Known| Member {
+        let member = |known: &Known| RingMember {
             tokens: known.tokens.clone(),
             joined: known.joined,
             begun: known.begun,
@@ -134,7 +134,7 @@ impl Members {
     /// Some would move; the plan cannot be.
     pub fn joined_by(&mut self, spec: &Spec, names: &[String]) -> Result<Plan, Joining> {
         let mut with = self.adapt(spec.clone());
-        let newcomer = || Member { joined: true, ..Member::default() };
+        let newcomer = || RingMember { joined: true, ..RingMember::default() };
         if let Some(members) = &mut with.members {
             for name in names {
                 members.entry(name.clone()).or_insert_with(newcomer);

@@ -4,7 +4,7 @@ use crate::instance::{Instance, JMX_PORT, JMX_STEP};
 use crate::service::{self, Service};
 use crate::settings::Settings;
 use sprat_plan::Plan;
-use sprat_plan::spec::Racks;
+use sprat_plan::spec::RackAssignment;
 use sprat_plan::store::Services;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -57,9 +57,9 @@ pub fn hosts(plan: &Plan) -> Vec<Host> {
                 let place = *place;
                 let on = layout.instance(chassis, slot, place);
                 let rack = match asked.racks {
-                    Racks::Host => server.name.clone(),
-                    Racks::Chassis => plan.fabric.name(chassis),
-                    Racks::One => "rack1".to_owned(),
+                    RackAssignment::Host => server.name.clone(),
+                    RackAssignment::Chassis => plan.fabric.name(chassis),
+                    RackAssignment::One => "rack1".to_owned(),
                 };
                 let member = plan.spec.members.as_ref().and_then(|all| all.get(&on.name));
                 // Its own filesystem, where each has one.

@@ -1,7 +1,7 @@
 //! What hosts are given, without one.
 
 use sprat_plan::racks::ready;
-use sprat_plan::ring::Member;
+use sprat_plan::ring::RingMember;
 use sprat_plan::{Plan, Spec};
 use sprat_rack::{Host, hosts, inventory};
 use std::collections::{BTreeMap, HashSet};
@@ -123,11 +123,11 @@ fn who_takes_anothers_place_says_whose() {
 fn a_ring_that_is_there_keeps_its_tokens_and_whoever_left_is_nobody() {
     let before = six("");
     let known = |one: &sprat_rack::Instance| {
-        (one.name.clone(), Member { tokens: one.tokens.clone(), ..Member::default() })
+        (one.name.clone(), RingMember { tokens: one.tokens.clone(), ..RingMember::default() })
     };
-    let mut members: BTreeMap<String, Member> =
+    let mut members: BTreeMap<String, RingMember> =
         before.iter().flat_map(|host| &host.instances).map(known).collect();
-    let with = |members: &BTreeMap<String, Member>| {
+    let with = |members: &BTreeMap<String, RingMember>| {
         Plan::new(Spec { members: Some(members.clone()), ..plan("").spec })
     };
     assert_eq!(hosts(&with(&members).expect("a plan")), before, "nothing changes by being known");
@@ -146,7 +146,7 @@ fn a_ring_that_is_there_keeps_its_tokens_and_whoever_left_is_nobody() {
         [1, 2, 3].map(|host: usize| before[host].instances[0].address),
         "who is there is asked"
     );
-    members.insert("c0-n1-i2".to_owned(), Member { joined: true, ..Member::default() });
+    members.insert("c0-n1-i2".to_owned(), RingMember { joined: true, ..RingMember::default() });
     let back = hosts(&with(&members).expect("a plan"));
     let one = &back[0].instances[0];
     assert_eq!(
@@ -166,7 +166,7 @@ fn a_ring_that_is_there_keeps_its_tokens_and_whoever_left_is_nobody() {
         "never from itself: {seeds}"
     );
 
-    members.insert("c9-n1-i1".to_owned(), Member::default());
+    members.insert("c9-n1-i1".to_owned(), RingMember::default());
     let error = with(&members).expect_err("nobody is there").to_string();
     assert!(
         error.contains("c9-n1-i1 is on the ring, and the description has it no more"),
