@@ -2,7 +2,9 @@
 
 use crate::{Error, roles};
 use sprat_plan::Plan;
-use sprat_rack::{AGENT, Host, Instance, hosts, inventory, place, place_service, service, unit};
+use sprat_rack::{
+    Host, Instance, JAMM_JAR, hosts, inventory, service, unit, write_instance, write_service,
+};
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -64,8 +66,8 @@ impl Folder {
     pub fn write(&self, plan: &Plan, jars: &Path) -> Result<Vec<Host>, Error> {
         let mut hosts = hosts(plan);
         let cassandra = hosts.iter().any(|host| !host.instances.is_empty());
-        if cassandra && !jars.join(AGENT).exists() {
-            return Err(Error::Jars { path: jars.to_owned(), agent: AGENT });
+        if cassandra && !jars.join(JAMM_JAR).exists() {
+            return Err(Error::Jars { path: jars.to_owned(), agent: JAMM_JAR });
         }
         fs::create_dir_all(&self.path).map_err(Error::file(&self.path))?;
         let mark = if cassandra { self.pack(jars)? } else { String::new() };
@@ -103,7 +105,7 @@ impl Folder {
         }
         for instance in hosts.iter().flat_map(|host| &host.instances) {
             let folder = instances.join(&instance.name);
-            place(instance, &folder).map_err(Error::file(&folder))?;
+            write_instance(instance, &folder).map_err(Error::file(&folder))?;
         }
         let services = self.file("services");
         if services.exists() {
@@ -111,7 +113,7 @@ impl Folder {
         }
         for service in hosts.iter().flat_map(|host| &host.services) {
             let folder = services.join(&service.name);
-            place_service(service, &folder).map_err(Error::file(&folder))?;
+            write_service(service, &folder).map_err(Error::file(&folder))?;
         }
         if plan.spec.store.is_some() {
             crate::keys::make(self)?;
@@ -152,7 +154,7 @@ impl Folder {
     /// A file cannot be written.
     pub fn replacing(&self, instance: &Instance) -> Result<(), Error> {
         let folder = self.file("replacing").join(&instance.name);
-        place(&Instance { replaces: Some(instance.address), ..instance.clone() }, &folder)
+        write_instance(&Instance { replaces: Some(instance.address), ..instance.clone() }, &folder)
             .map_err(Error::file(&folder))
     }
 

@@ -5,7 +5,7 @@ use sprat_lab::hosts::missing_privileges;
 use sprat_plan::{Plan, Spec};
 use sprat_provision::ansible::{Reach, Recap, playbook};
 use sprat_provision::{Folder, Local};
-use sprat_rack::{AGENT, Host};
+use sprat_rack::{Host, JAMM_JAR};
 use sprat_testing::skip;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -84,7 +84,7 @@ fn rack(state: &Path, tools: PathBuf) -> Rack {
         .unwrap_or_else(|error| panic!("{error}"));
     // There is no Cassandra on this rack: its jars are a name.
     let jars = state.join("jars");
-    fs::create_dir(&jars).and_then(|()| fs::write(jars.join(AGENT), "")).expect("a folder");
+    fs::create_dir(&jars).and_then(|()| fs::write(jars.join(JAMM_JAR), "")).expect("a folder");
     let hosts = folder.write(&plan, &jars).unwrap_or_else(|error| panic!("{error}"));
     Rack { folder, local, plan, tools, hosts }
 }

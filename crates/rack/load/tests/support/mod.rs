@@ -2,7 +2,7 @@
 //! its own.
 
 use sprat_plan::Plan;
-use sprat_rack::{Instance, hosts, place};
+use sprat_rack::{Instance, hosts, write_instance};
 use sprat_testing::skip;
 use std::fs;
 use std::path::PathBuf;
@@ -45,7 +45,7 @@ impl Node {
         );
         let plan = Plan::from_toml(&toml).unwrap_or_else(|error| panic!("{error}\n{toml}"));
         let instance = hosts(&plan).remove(0).instances.remove(0);
-        place(&instance, &instance.home).expect("its files");
+        write_instance(&instance, &instance.home).expect("its files");
         let contact = format!("{}:9042", instance.address);
         let node = Self { instance, contact, _folder: folder };
         for what in ["start", "wait"] {
