@@ -238,7 +238,7 @@ fn run(args: &RackLoadArgs, load: Load) -> Result<(Report, Option<Verified>)> {
         let progress = running.progress();
         if let Some(last) = progress.last.filter(|last| last.begins > told && !args.json) {
             told = last.begins;
-            // Of those asked for in that second; none of them may have been answered yet.
+            // TargetKind those asked for in that second; none of them may have been answered yet.
             let time = |micros: u64| match last.response.count {
                 0 => "-".to_owned(),
                 _ => format!("{:.2}", millis(micros)),
