@@ -1,7 +1,7 @@
 //! Summarizes the measurement of a load, and compares two of them.
 
 use serde::{Deserialize, Serialize};
-use sprat_load::Report;
+use sprat_load::LoadReport;
 
 /// The least relative improvement that counts: on any machine less is noise.
 const LEAST_MARGIN: f64 = 0.05;
@@ -39,12 +39,12 @@ pub struct Measured {
 impl Measured {
     /// Summarizes the report of a load.
     #[must_use]
-    pub fn of(report: &Report) -> Self {
+    pub fn of(report: &LoadReport) -> Self {
         let ms = |micros: u64| micros as f64 / 1e3;
         let full: Vec<f64> = report
             .windows
             .iter()
-            .filter(|window| window.full && window.asked > 0)
+            .filter(|window| window.full && window.scheduled > 0)
             .map(|window| {
                 if window.response.count > 0 { ms(window.response.p99.max(1)) } else { NOTHING_MS }
             })
@@ -56,8 +56,12 @@ impl Measured {
             p99: ms(report.response.p99),
             p999: ms(report.response.p999),
             max: ms(report.response.max),
-            rate: report.asked as f64 / report.seconds.max(1e-9),
-            done: if report.asked > 0 { report.done as f64 / report.asked as f64 } else { 0.0 },
+            rate: report.scheduled as f64 / report.seconds.max(1e-9),
+            done: if report.scheduled > 0 {
+                report.done as f64 / report.scheduled as f64
+            } else {
+                0.0
+            },
             missed: report.missed.len(),
             seconds: report.windows.len(),
         }

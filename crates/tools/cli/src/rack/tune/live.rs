@@ -6,7 +6,7 @@ use crate::rack::watch::{Output, Terminal, spinner};
 use crate::signals::signals;
 use anyhow::{Context as _, Error, Result, bail};
 use indicatif::ProgressBar;
-use sprat_load::{Load, Report, Running, Step};
+use sprat_load::{Load, LoadReport, RunningLoad, Step};
 use sprat_plan::Plan;
 use sprat_rack::{Host, hosts};
 use sprat_ring::{Deployment, update_instance, wait_until_well};
@@ -117,7 +117,7 @@ impl<'a> Live<'a> {
     }
 
     /// Runs the load for some time.
-    fn load(&self, doing: &str, duration: Duration) -> Result<Report> {
+    fn load(&self, doing: &str, duration: Duration) -> Result<LoadReport> {
         let Some(cassandra) = &self.rack.plan.spec.cassandra else {
             bail!("the plan has no [cassandra]")
         };
@@ -127,7 +127,7 @@ impl<'a> Live<'a> {
         load.check()?;
         self.fresh.set(false);
         // Its threads stay where the hosts are neighbours.
-        let running = self.rack.within(|| Running::start(load))??;
+        let running = self.rack.within(|| RunningLoad::start(load))??;
         while !running.is_done() {
             let progress = running.progress();
             let (at, of) = (progress.elapsed.as_secs_f64(), progress.length.as_secs_f64());
