@@ -242,15 +242,15 @@ fn text(plan: &Plan) -> Vec<String> {
             digits(network.incast_flows)
         ),
     );
-    let failure = |effect: &Option<FailureEffect>| match effect {
+    let failure = |worst: &Option<FailureEffect>| match worst {
         None if network.cables == 0 => "there is no other".to_owned(),
         None => "not examined: there are too many".to_owned(),
-        Some(told) => format!(
+        Some(effect) => format!(
             "the worst, {}: {} chassis cut off, {} hops at most, the fullest cable carries {} times as much",
             effect.part,
-            told.cut_off,
-            told.diameter,
-            digits(told.load)
+            effect.cut_off,
+            effect.diameter,
+            digits(effect.load)
         ),
     };
     line("two lose their cables", failure(&network.link_failure));
