@@ -53,7 +53,7 @@ proptest! {
         if let Ok(cell) = Cell::parse(&bytes) {
             prop_assert_eq!(&cell.encode(), &bytes);
             let stamps = Stamps::new(1_700_000_000_000_000).unwrap();
-            prop_assert_eq!(cell.delivery(version, stamps).is_none(), cell.may_leave());
+            prop_assert_eq!(cell.delivery(version, stamps).is_none(), cell.may_be_evicted());
             prop_assert!(stamps.of(version) < stamps.of(version + 1));
         }
     }

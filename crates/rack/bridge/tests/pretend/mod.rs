@@ -64,7 +64,7 @@ impl Shared {
     }
 
     pub(crate) fn is_dirty(&self, key: u8) -> bool {
-        self.object(key).is_some_and(|bytes| !Cell::parse(&bytes).expect("a cell").may_leave())
+        self.object(key).is_some_and(|bytes| !Cell::parse(&bytes).expect("a cell").may_be_evicted())
     }
 
     pub(crate) fn row(&self, key: u8) -> Option<HomeRow> {
