@@ -8,7 +8,7 @@ use crate::support;
 use cassandra::Node;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use sprat_bridge::{Consistency, Far as _, Home, HomeOptions, Stored};
+use sprat_bridge::{Consistency, Home, HomeOptions, HomeRow, HomeTable as _};
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -175,7 +175,7 @@ impl Direct {
         Self { runtime, home }
     }
 
-    fn row(&self, key: &str) -> Option<Stored> {
+    fn row(&self, key: &str) -> Option<HomeRow> {
         self.runtime
             .block_on(self.home.read(key.as_bytes()))
             .unwrap_or_else(|error| panic!("{error}"))
@@ -246,7 +246,7 @@ fn what_is_acknowledged_is_at_home_once() {
     }
     (0..2_000).for_each(|_| assert_eq!(client.answer().as_deref(), Some(&b"+OK"[..])));
     bridge.kill();
-    let stamps: Vec<Option<Stored>> = (0..2_000).map(|number| direct.row(&key(number))).collect();
+    let stamps: Vec<Option<HomeRow>> = (0..2_000).map(|number| direct.row(&key(number))).collect();
     let bridge = Bridge::start(&store, &node, &[]);
     bridge.until("a sweep", |figures| figures["sweeps"] >= 1);
     bridge.until("the rest is at home", nothing_to_go);

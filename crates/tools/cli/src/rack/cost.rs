@@ -13,7 +13,7 @@ use sprat_plan::Plan;
 use sprat_plan::power::{Cost, CostOption};
 use sprat_plan::quantity::digits;
 use sprat_power::Watts;
-use sprat_power::cost::{HOURS, Total, published, totals};
+use sprat_power::cost::{HOURS, OptionCost, published, totals};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -249,10 +249,10 @@ fn money(amount: f64) -> String {
 }
 
 /// What is told of each server, and what it comes to.
-fn table(cost: &Cost, totals: &[Total]) -> Table {
+fn table(cost: &Cost, totals: &[OptionCost]) -> Table {
     let names: Vec<&str> = totals.iter().map(|total| total.option.name.as_str()).collect();
     let mut table = Table::new(&[&[""], &names[..]].concat());
-    let mut row = |name: &str, cell: &dyn Fn(&Total) -> String| {
+    let mut row = |name: &str, cell: &dyn Fn(&OptionCost) -> String| {
         table.row(std::iter::once(name.to_owned()).chain(totals.iter().map(cell)).collect());
     };
     let in_currency = |name: &str| format!("{name}, {}", cost.currency);
@@ -279,7 +279,7 @@ fn table(cost: &Cost, totals: &[Total]) -> Table {
     table
 }
 
-fn notes(cost: &Cost, totals: &[Total], sources: &[String]) -> Vec<String> {
+fn notes(cost: &Cost, totals: &[OptionCost], sources: &[String]) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some((first, others)) = totals.split_first() {
         for other in others {
@@ -306,7 +306,7 @@ fn notes(cost: &Cost, totals: &[Total], sources: &[String]) -> Vec<String> {
 }
 
 /// The same as a page.
-fn page(cost: &Cost, totals: &[Total], sources: &[String]) -> Page {
+fn page(cost: &Cost, totals: &[OptionCost], sources: &[String]) -> Page {
     let mut page = Page::new("sprat rack cost", &Machine::describe());
     let mut told = Table::new(&["told", ""]);
     for line in inputs(cost) {
@@ -315,7 +315,7 @@ fn page(cost: &Cost, totals: &[Total], sources: &[String]) -> Page {
     }
     page.table("What is told", &told);
     page.table("What it comes to", &table(cost, totals));
-    let bar = |total: &Total| StackedBar {
+    let bar = |total: &OptionCost| StackedBar {
         name: total.option.name.clone(),
         parts: vec![(0, total.purchase), (1, total.energy)],
     };

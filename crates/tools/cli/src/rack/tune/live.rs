@@ -6,13 +6,13 @@ use crate::rack::watch::{Output, Terminal, spinner};
 use crate::signals::signals;
 use anyhow::{Context as _, Error, Result, bail};
 use indicatif::ProgressBar;
-use sprat_load::{Load, Report, Running, Step};
+use sprat_load::{Load, LoadReport, RunningLoad, Step};
 use sprat_plan::Plan;
 use sprat_rack::{Host, hosts};
 use sprat_ring::{Deployment, update_instance, wait_until_well};
 use sprat_tune::{
-    Change, Entry, Journal, Measured, News, Overlay, State, Subject, Table, Tables, TuneError,
-    chosen, is_kernel_file,
+    Change, Entry, Journal, Measured, Overlay, Subject, Table, Tables, TrialState, TuneError,
+    TuneEvent, chosen, is_kernel_file,
 };
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -87,7 +87,9 @@ impl<'a> Live<'a> {
     }
 
     fn ask(&self, host: &str, command: &str) -> Result<String, String> {
-        self.rack.ask(&self.host(host)?, command).map_err(|error| format!("{host}: {error:#}"))
+        self.rack
+            .run_command(&self.host(host)?, command)
+            .map_err(|error| format!("{host}: {error:#}"))
     }
 
     /// What a file of a host's kernel says; of choices, the one that counts.
@@ -115,7 +117,7 @@ impl<'a> Live<'a> {
     }
 
     /// Runs the load for some time.
-    fn load(&self, doing: &str, duration: Duration) -> Result<Report> {
+    fn load(&self, doing: &str, duration: Duration) -> Result<LoadReport> {
         let Some(cassandra) = &self.rack.plan.spec.cassandra else {
             bail!("the plan has no [cassandra]")
         };
@@ -125,7 +127,7 @@ impl<'a> Live<'a> {
         load.check()?;
         self.fresh.set(false);
         // Its threads stay where the hosts are neighbours.
-        let running = self.rack.within(|| Running::start(load))??;
+        let running = self.rack.within(|| RunningLoad::start(load))??;
         while !running.is_done() {
             let progress = running.progress();
             let (at, of) = (progress.elapsed.as_secs_f64(), progress.length.as_secs_f64());
@@ -161,7 +163,8 @@ impl<'a> Live<'a> {
                 true => format!("printf %s '{text}' > {file}"),
                 false => format!("rm -f {file}"),
             };
-            self.rack.ask(host, &format!("if [ -d /run/systemd/system ]; then {write}; fi"))?;
+            self.rack
+                .run_command(host, &format!("if [ -d /run/systemd/system ]; then {write}; fi"))?;
         }
         Ok(())
     }
@@ -230,7 +233,7 @@ impl Subject for Live<'_> {
         }
     }
 
-    fn start_anew(&mut self) -> Result<(), String> {
+    fn restart_instances(&mut self) -> Result<(), String> {
         if self.fresh.get() {
             return Ok(());
         }
@@ -249,28 +252,28 @@ impl Subject for Live<'_> {
         self.stopped.get()
     }
 
-    fn tell(&mut self, news: &News<'_>) {
-        let line = match news {
-            News::Before(measured, margin) => {
+    fn notify(&mut self, event: &TuneEvent<'_>) {
+        let line = match event {
+            TuneEvent::Before(measured, margin) => {
                 format!(
                     "before: {}; two measurements of it differ by {:.0} %",
                     told(measured),
                     margin * 100.0
                 )
             }
-            News::Trying(candidate, number, of) => {
+            TuneEvent::Trying(candidate, number, of) => {
                 self.bar.set_prefix(format!(
                     "{number}/{of} {}: {}",
                     candidate.class.name(),
-                    candidate.what
+                    candidate.proposed
                 ));
                 return;
             }
-            News::Tried(entry) => became(entry),
-            News::Mended(entry) => {
-                format!("undone, since an earlier run left it half-way: {}", entry.what)
+            TuneEvent::Tried(entry) => became(entry),
+            TuneEvent::Recovered(entry) => {
+                format!("undone, since an earlier run left it half-way: {}", entry.proposed)
             }
-            News::After(measured) => format!("after: {}", told(measured)),
+            TuneEvent::After(measured) => format!("after: {}", told(measured)),
         };
         self.bar.suspend(|| eprintln!("{line}"));
     }
@@ -318,12 +321,12 @@ fn became(entry: &Entry) -> String {
     let p99 = |measured: Option<Measured>| {
         measured.map_or("-".to_owned(), |measured| format!("{:.2}", measured.p99))
     };
-    let what = format!("{}: {}", entry.class.name(), entry.what);
+    let what = format!("{}: {}", entry.class.name(), entry.proposed);
     let times = format!("p99 {} -> {} ms", p99(entry.before), p99(entry.after));
     match &entry.state {
-        State::Trying => format!("trying  {what}"),
-        State::Kept => format!("kept    {what} ({times})"),
-        State::Undone => format!("undone  {what} ({times})"),
-        State::Failed(why) => format!("failed  {what}: {why}"),
+        TrialState::Trying => format!("trying  {what}"),
+        TrialState::Kept => format!("kept    {what} ({times})"),
+        TrialState::Undone => format!("undone  {what} ({times})"),
+        TrialState::Failed(why) => format!("failed  {what}: {why}"),
     }
 }
