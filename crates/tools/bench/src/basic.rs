@@ -1,5 +1,6 @@
-//! The basic table: 30 B keys, objects of 100 B to 1 MB, read and written by one client, beside the
-//! figures that \[MMS\] published ("RAMCloud on Micro Modular Server with ATOM C2000", May 2014).
+//! The basic latency table: objects of 100 B to 1 MB with keys of 30 B, read and written by one
+//! client, next to the figures that \[MMS\] published ("RAMCloud on Micro Modular Server with ATOM
+//! C2000", May 2014).
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -15,13 +16,13 @@ use sprat_measure::table::Table;
 use sprat_measure::target::{LoadTarget, Wait};
 use sprat_units::figure;
 
-/// Object sizes, bytes: decimal, as \[MMS\] has them.
+/// Object sizes in bytes: decimal, as in \[MMS\].
 pub const SIZES: [usize; 5] = [100, 1_000, 10_000, 100_000, 1_000_000];
 
-/// Bytes of values that one size's keys hold together.
+/// Total bytes of the values of one size.
 const WORKING_SET: usize = 64_000_000;
 
-/// Most keys of one size.
+/// Keys of one size at most.
 const MAX_KEYS: usize = 10_000;
 
 /// Operations that one client of an open load has in flight at most.
@@ -30,38 +31,44 @@ const OPEN_DEPTH: usize = 64;
 /// Read or write.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum OpKind {
     /// Read.
     Read,
     /// Write.
     Write,
 }
 
-/// A line of \[MMS\]'s table. Times in us; bandwidth in its "MB/s", which are MiB/s (100 B in 13.8
-/// us are 6.9 of them).
+/// A line of \[MMS\]'s table. Times are in us; bandwidths are in the source's "MB/s", which are
+/// MiB/s (100 B in 13.8 us are 6.9 of them).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Published {
     /// Read or write.
-    pub kind: Kind,
+    pub kind: OpKind,
     /// Bytes of the object.
     pub bytes: usize,
-    /// Atom behind a store-and-forward switch: average of 100 ms averages.
+    /// Atom server behind a store-and-forward switch: mean of the averages over 100 ms.
     pub atom_avg: f64,
-    /// Its least 100 ms average.
+    /// The least of these averages.
     pub atom_min: f64,
-    /// Its greatest.
+    /// The greatest of these averages.
     pub atom_max: f64,
-    /// Its bandwidth.
+    /// Bandwidth of the Atom server.
     pub atom_bandwidth: f64,
-    /// The same box with its switch in cut-through mode: average.
+    /// The Atom server with its switch in cut-through mode: average.
     pub cut_avg: f64,
-    /// Xeon and 32 Gb/s InfiniBand (backups on for writes): average.
+    /// Xeon server with 32 Gb/s InfiniBand (and backups for writes): average.
     pub xeon_avg: f64,
-    /// Its bandwidth.
+    /// Bandwidth of the Xeon server.
     pub xeon_bandwidth: f64,
 }
 
-const fn line(kind: Kind, bytes: usize, atom: [f64; 4], cut_avg: f64, xeon: [f64; 2]) -> Published {
+const fn line(
+    kind: OpKind,
+    bytes: usize,
+    atom: [f64; 4],
+    cut_avg: f64,
+    xeon: [f64; 2],
+) -> Published {
     Published {
         kind,
         bytes,
@@ -75,18 +82,18 @@ const fn line(kind: Kind, bytes: usize, atom: [f64; 4], cut_avg: f64, xeon: [f64
     }
 }
 
-/// What \[MMS\] published, reads and writes in turn of size.
+/// The figures that \[MMS\] published: reads, then writes, by size.
 pub const PUBLISHED: [Published; 10] = [
-    line(Kind::Read, 100, [13.8, 13.3, 32.7, 6.9], 13.8, [5.1, 18.7]),
-    line(Kind::Read, 1_000, [20.7, 20.0, 37.7, 46.1], 17.9, [6.9, 137.6]),
-    line(Kind::Read, 10_000, [52.8, 52.1, 68.6, 180.8], 48.6, [10.4, 914.1]),
-    line(Kind::Read, 100_000, [373.2, 371.3, 379.0, 255.5], 369.0, [47.2, 2_048.0]),
-    line(Kind::Read, 1_000_000, [3_900.0, 3_800.0, 3_900.0, 247.2], 3_800.0, [420.8, 2_252.8]),
-    line(Kind::Write, 100, [18.2, 17.4, 43.6, 5.2], 18.1, [15.7, 6.1]),
-    line(Kind::Write, 1_000, [25.6, 24.7, 64.1, 37.2], 22.7, [19.9, 48.0]),
-    line(Kind::Write, 10_000, [64.2, 62.5, 95.5, 148.6], 60.1, [38.5, 247.7]),
-    line(Kind::Write, 100_000, [431.4, 423.2, 463.0, 221.0], 428.3, [235.3, 405.3]),
-    line(Kind::Write, 1_000_000, [4_700.0, 4_600.0, 4_800.0, 204.6], 4_600.0, [2_200.0, 436.0]),
+    line(OpKind::Read, 100, [13.8, 13.3, 32.7, 6.9], 13.8, [5.1, 18.7]),
+    line(OpKind::Read, 1_000, [20.7, 20.0, 37.7, 46.1], 17.9, [6.9, 137.6]),
+    line(OpKind::Read, 10_000, [52.8, 52.1, 68.6, 180.8], 48.6, [10.4, 914.1]),
+    line(OpKind::Read, 100_000, [373.2, 371.3, 379.0, 255.5], 369.0, [47.2, 2_048.0]),
+    line(OpKind::Read, 1_000_000, [3_900.0, 3_800.0, 3_900.0, 247.2], 3_800.0, [420.8, 2_252.8]),
+    line(OpKind::Write, 100, [18.2, 17.4, 43.6, 5.2], 18.1, [15.7, 6.1]),
+    line(OpKind::Write, 1_000, [25.6, 24.7, 64.1, 37.2], 22.7, [19.9, 48.0]),
+    line(OpKind::Write, 10_000, [64.2, 62.5, 95.5, 148.6], 60.1, [38.5, 247.7]),
+    line(OpKind::Write, 100_000, [431.4, 423.2, 463.0, 221.0], 428.3, [235.3, 405.3]),
+    line(OpKind::Write, 1_000_000, [4_700.0, 4_600.0, 4_800.0, 204.6], 4_600.0, [2_200.0, 436.0]),
 ];
 
 /// How the table is measured.
@@ -96,19 +103,21 @@ pub struct Settings {
     pub wait: Wait,
     /// Clients, each on a connection of its own; one generator thread drives them all.
     pub clients: usize,
-    /// Operations each keeps in flight: 1 waits for every answer. Bounded by 64 in an open load.
+    /// Operations that each client keeps in flight in a closed load: 1 waits for every answer.
+    /// In
+    /// an open load, up to 64 are in flight.
     pub depth: usize,
-    /// Whether they wait for answers or for the clock.
+    /// Whether clients wait for answers (closed) or for the clock (open).
     pub pace: Pace,
-    /// Time before a cell counts.
+    /// Warm-up time of a cell, which does not count.
     pub warm_up: Duration,
-    /// Time a cell counts.
+    /// Measuring time of a cell.
     pub duration: Duration,
-    /// Turns each target gets.
+    /// Measurements of each cell and target.
     pub rounds: usize,
-    /// Object sizes, bytes.
+    /// Object sizes in bytes.
     pub sizes: Vec<usize>,
-    /// Keys of each size; by default 10,000, or as many as hold 64 MB of values.
+    /// Keys of each size; by default 10,000, or fewer so that the values are 64 MB in all.
     pub keys: Option<u64>,
 }
 
@@ -128,51 +137,54 @@ impl Default for Settings {
     }
 }
 
-/// One target's table.
+/// The measured table of one target.
 #[derive(Clone, Debug, Serialize)]
 pub struct Basic {
     /// The target's name.
     pub target: String,
-    /// How it was reached.
+    /// The transport to the target.
     pub transport: String,
     /// Whether the clients spun or slept.
     pub wait: Wait,
-    /// Clients.
+    /// Number of clients.
     pub clients: usize,
-    /// Operations each kept in flight, in a closed load.
+    /// Operations that each client kept in flight, in a closed load.
     pub depth: usize,
-    /// Whether they waited for answers or for the clock.
+    /// Whether clients waited for answers or for the clock.
     pub pace: Pace,
-    /// Its lines: reads, then writes, by size.
+    /// The lines: reads, then writes, by size.
     pub rows: Vec<Cell>,
 }
 
-/// One line of the table: all rounds together.
+/// One line of the table, over all rounds.
 #[derive(Clone, Debug, Serialize)]
 pub struct Cell {
     /// Read or write.
-    pub kind: Kind,
+    pub kind: OpKind,
     /// Bytes of the object.
     pub bytes: usize,
-    /// Averages over 100 ms periods, ns: the mean of all, the best and the worst period.
+    /// Averages over periods of 100 ms in ns: the median of the rounds' means, and the best and
+    /// the
+    /// worst period.
     pub periods: PeriodAverages,
-    /// Quantiles, ns.
+    /// Quantiles in ns.
     pub latency: Summary,
-    /// Operations a second, median of rounds.
+    /// Operations per second, median of the rounds.
     pub ops_per_second: f64,
-    /// Bytes of values a second, median of rounds.
+    /// Bytes of values per second, median of the rounds.
     pub bytes_per_second: f64,
     /// Operations that failed.
     pub failures: u64,
-    /// What \[MMS\] published for it.
+    /// The published figures for this line, if any.
     pub published: Option<Published>,
 }
 
-/// Measures `targets` turn by turn: for every kind and size, every target, `rounds` times over.
-/// `progress` is told what is about to be measured.
+/// Measures the table of each target. For every kind and size the targets alternate, `rounds`
+/// times, so that changes of the machine affect all of them. Calls `progress` with a description of
+/// each cell before measuring it.
 ///
 /// # Errors
-/// When a target breaks or refuses to be filled.
+/// When a target fails or rejects the objects.
 pub fn measure(
     targets: &mut [Box<dyn LoadTarget>],
     settings: &Settings,
@@ -191,13 +203,14 @@ pub fn measure(
         })
         .collect();
     let mut held = 0;
-    for kind in [Kind::Read, Kind::Write] {
+    for kind in [OpKind::Read, OpKind::Write] {
         for &bytes in &settings.sizes {
             progress(&format!("{} {}", figure::object_size(bytes), kind.word()));
             let keys =
                 settings.keys.unwrap_or((WORKING_SET / bytes.max(1)).clamp(1, MAX_KEYS) as u64);
-            // Or what earlier sizes left, under keys that this one has not, would take memory
-            // beside it.
+            // Shrink the objects of earlier sizes whose keys this size does not
+            // overwrite: they
+            // would take memory in addition.
             for target in targets.iter_mut().filter(|_| keys < held) {
                 target.set_active(true);
                 preload_range(target.as_mut(), &Workload::writes(held, 0), keys..held)?;
@@ -217,12 +230,12 @@ pub fn measure(
 fn measure_cell(
     targets: &mut [Box<dyn LoadTarget>],
     settings: &Settings,
-    (kind, bytes): (Kind, usize),
+    (kind, bytes): (OpKind, usize),
     keys: u64,
 ) -> Result<Vec<Series>> {
     let workload = match kind {
-        Kind::Read => Workload::reads(keys, bytes),
-        Kind::Write => Workload::writes(keys, bytes),
+        OpKind::Read => Workload::reads(keys, bytes),
+        OpKind::Write => Workload::writes(keys, bytes),
     };
     let mut entries = Vec::with_capacity(targets.len());
     for target in targets {
@@ -242,8 +255,8 @@ fn measure_cell(
     interleave(&mut entries, settings.rounds)
 }
 
-impl Kind {
-    /// The word for it.
+impl OpKind {
+    /// Returns `read` or `write`.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -254,7 +267,7 @@ impl Kind {
 }
 
 impl Cell {
-    fn new(kind: Kind, bytes: usize, series: &Series) -> Self {
+    fn new(kind: OpKind, bytes: usize, series: &Series) -> Self {
         let rounds = series.rounds.iter().map(|round| round.period_averages());
         let periods = PeriodAverages {
             avg: series.median(|round| round.period_averages().avg),
@@ -275,7 +288,7 @@ impl Cell {
 }
 
 impl Basic {
-    /// The table as text cells.
+    /// Renders the table's cells.
     #[must_use]
     pub fn table(&self) -> Table {
         let mut table = Table::new(&[
@@ -329,7 +342,7 @@ impl Basic {
         table
     }
 
-    /// The table with a line above that says what it is, and one below that names the source.
+    /// Renders the table with a title and a line about the published figures.
     #[must_use]
     pub fn render(&self) -> String {
         let mut text = String::new();
@@ -343,7 +356,8 @@ impl Basic {
         };
         let written = write!(
             text,
-            "{target} over {transport}, {clients} {waiting} client{plural}{pace}, 30 B keys; avg, min, max of 100 ms periods\n\n{}\n\
+            "{target} over {transport}, {clients} {waiting} client{plural}{pace}, 30 B keys; avg, \
+             min, max of 100 ms periods\n\n{}\n\
              Atom, Cut, Xeon+IB: [MMS], other machines and a real network; its MB/s are MiB/s.\n",
             self.table()
         );

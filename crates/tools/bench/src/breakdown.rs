@@ -1,5 +1,5 @@
-//! Where the time of one operation goes: client code, driver and network, server code, driver and
-//! network, client code.
+//! Breaks the time of one operation down into client code, driver and network, server code, driver
+//! and network, and client code.
 //!
 //! ```text
 //! Co   from the call until the driver takes the request over
@@ -10,8 +10,8 @@
 //! Ci   from the driver that brought the answer to the caller
 //! ```
 //!
-//! Client and server are stamped where a request passes into or out of their drivers; the server
-//! tells its median.
+//! Client and server take a time stamp where a request enters or leaves their drivers; the server
+//! reports the medians of its times as counters.
 
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ use sprat_net::{Scale, stamp};
 use crate::counts;
 use crate::ours::Transport;
 use crate::promises::{Chapter, Findings, Settings};
-use crate::single::{Lap, Objects, Single};
+use crate::single::{Objects, OperationTimes, Single};
 use sprat_measure::cpu::{Fifo, Pinned};
 use sprat_measure::goals::Goal;
 use sprat_measure::hist::Latencies;
@@ -34,28 +34,28 @@ use sprat_units::figure;
 pub const CHAPTERS: &[Chapter] =
     &[("memif", memif), ("virtio", virtio), ("fast+udp", udp), ("tcp", tcp)];
 
-/// Sizes of objects, bytes.
+/// Object sizes in bytes.
 pub(crate) const SIZES: [usize; 5] = [100, 1 << 10, 10 << 10, 100 << 10, 1 << 20];
 
-/// Bytes of all objects of a size, about: those of 1 MB are few.
+/// Approximate total bytes of the objects of one size; it limits the number of large ones.
 const SET_BYTES: usize = 16 << 20;
 
-/// Most objects of a size.
+/// Objects of one size at most.
 const MOST_KEYS: usize = 10_000;
 
-/// What a 100 B read of the published system spent, us: client, drivers and network, server, in
-/// all; and its ping \[MMS\].
+/// Times of a 100 B read in the published system, in us: client, drivers and network, server, and
+/// total; then its ping \[MMS\].
 const PUBLISHED: [f64; 5] = [2.82, 8.35, 3.02, 14.19, 7.0];
 
-/// A stage inside the server, and what tells of it: the counters of the median of its time, and of
-/// its events on the average.
+/// A stage inside the server, with the names of its counters: the median of its time, and the mean
+/// of its events.
 pub(crate) struct Stage {
     pub(crate) name: &'static str,
     time: &'static str,
     pub(crate) events: &'static str,
 }
 
-/// Stages inside the server.
+/// The stages inside the server.
 pub(crate) const INSIDE: [Stage; 4] = [
     Stage { name: "rpc", time: "request_rpc_p50_ns", events: "request_rpc_events_milli" },
     Stage { name: "parse", time: "request_parse_p50_ns", events: "request_parse_events_milli" },
@@ -67,31 +67,32 @@ pub(crate) const INSIDE: [Stage; 4] = [
     Stage { name: "answer", time: "request_answer_p50_ns", events: "request_answer_events_milli" },
 ];
 
-/// What is read and written of a size.
+/// Returns the objects of one size.
 pub(crate) fn objects(size: usize) -> Objects {
     Objects::new(size, (SET_BYTES / size).min(MOST_KEYS))
 }
 
-/// Medians of one kind of operation, ns.
+/// Medians of one kind of operation in ns.
 #[derive(Clone, Copy, Debug, Default)]
 struct Stages {
     out: f64,
     server: f64,
-    /// Of the server's, in the order of [`INSIDE`]: of other requests, each with a stamp of its
-    /// own.
+    /// Stages inside the server, in the order of [`INSIDE`]. Each is measured with other
+    /// requests,
+    /// and includes a time stamp.
     inside: [f64; INSIDE.len()],
     back: f64,
     total: f64,
 }
 
 impl Stages {
-    /// Drivers and network, both ways: what is left.
+    /// Returns the time in drivers and network, both ways: the remainder.
     fn path(&self) -> f64 {
         (self.total - self.out - self.server - self.back).max(0.0)
     }
 }
 
-/// Over memory that both processes share.
+/// The breakdown over memif, which is memory that both processes share.
 ///
 /// # Errors
 /// When the server cannot be started or breaks.
@@ -123,14 +124,14 @@ fn over(transport: Transport, settings: &Settings, findings: &mut Findings) -> R
     for size in SIZES {
         let objects = objects(size);
         bench.single.fill(&objects)?;
-        // Rounds in turns: what drifts on the machine meets reads and writes alike.
+        // Reads and writes alternate, so that a drift of the machine affects both alike.
         let (mut reads, mut writes) = (Vec::new(), Vec::new());
         for _ in 0..lab.rounds {
             reads.push(bench.stages(&objects, false)?);
             writes.push(bench.stages(&objects, true)?);
         }
-        rows.push((format!("{} read", figure::object_size(size)), middle(reads)));
-        rows.push((format!("{} write", figure::object_size(size)), middle(writes)));
+        rows.push((format!("{} read", figure::object_size(size)), median_round(reads)));
+        rows.push((format!("{} write", figure::object_size(size)), median_round(writes)));
     }
     let ping = bench.ping()?;
     drop(fifo);
@@ -138,7 +139,7 @@ fn over(transport: Transport, settings: &Settings, findings: &mut Findings) -> R
     drop(server);
 
     let word = transport.word();
-    tell(word, &rows, ping, findings);
+    report(word, &rows, ping, findings);
     inside(word, &rows, findings);
     draw(word, &rows, ping, findings);
     let stamp = stamp_cost();
@@ -186,7 +187,7 @@ fn over(transport: Transport, settings: &Settings, findings: &mut Findings) -> R
     counts::count(transport, settings, &lab, findings)
 }
 
-fn tell(word: &str, rows: &[(String, Stages)], ping: Option<f64>, findings: &mut Findings) {
+fn report(word: &str, rows: &[(String, Stages)], ping: Option<f64>, findings: &mut Findings) {
     let mut table = Table::new(&[
         "",
         "Co",
@@ -247,7 +248,7 @@ fn tell(word: &str, rows: &[(String, Stages)], ping: Option<f64>, findings: &mut
     );
 }
 
-/// The stages inside the server.
+/// Adds the table of the stages inside the server.
 fn inside(word: &str, rows: &[(String, Stages)], findings: &mut Findings) {
     let names = INSIDE.map(|stage| stage.name);
     let mut table = Table::new(&[&[""], &names[..], &["S without their stamps"]].concat());
@@ -259,8 +260,8 @@ fn inside(word: &str, rows: &[(String, Stages)], findings: &mut Findings) {
         .table(&format!("Inside the server over {word}: medians, each with one time stamp"), table);
 }
 
-/// A drawing for each size: its read, its write, and the ping. What goes out and what comes back
-/// between the ends is known as a sum only, and drawn as two halves.
+/// Adds a drawing for each size, with bars for its read, its write, and the ping. Of the two ways
+/// between the ends only the sum is known; they are drawn as halves of it.
 fn draw(word: &str, rows: &[(String, Stages)], ping: Option<f64>, findings: &mut Findings) {
     const KINDS: [&str; 7] = [
         "client code (Co, Ci)",
@@ -275,7 +276,8 @@ fn draw(word: &str, rows: &[(String, Stages)], ping: Option<f64>, findings: &mut
     for (pair, size) in rows.chunks(2).zip(SIZES) {
         let bar = |(name, stages): &(String, Stages)| {
             let half = stages.path() / 2.0;
-            // Their stamps left out: they share what the server takes without them.
+            // Scaled so that the stages add up to the server's time without their
+            // stamps.
             let scale = stages.server / stages.inside.iter().sum::<f64>().max(1.0);
             let mut parts = vec![(0, stages.out), (1, half)];
             parts.extend(inside.clone().map(|(kind, stage)| (kind, stages.inside[stage] * scale)));
@@ -291,7 +293,7 @@ fn draw(word: &str, rows: &[(String, Stages)], ping: Option<f64>, findings: &mut
     }
 }
 
-/// Medians of turns of `duration`.
+/// Measures medians, each over `duration`.
 struct Bench {
     single: Single,
     scale: Scale,
@@ -299,55 +301,57 @@ struct Bench {
 }
 
 impl Bench {
-    /// Medians over a turn.
+    /// Measures the stages of reads or writes.
     fn stages(&mut self, objects: &Objects, write: bool) -> Result<Stages> {
-        // Has the server forget the times of whatever was before.
+        // Reading the counters resets the server's times.
         self.single.counters()?;
-        let mut laps = [(); 3].map(|()| Latencies::new());
+        let mut parts = [(); 3].map(|()| Latencies::new());
         let start = Instant::now();
         let mut number = 0;
         while start.elapsed() < self.duration {
             number += 7919;
-            let Lap { out, back, total, .. } = self.single.operate_noted(objects, number, write)?;
-            laps.iter_mut()
+            let OperationTimes { out, back, total, .. } =
+                self.single.operate_stamped(objects, number, write)?;
+            parts
+                .iter_mut()
                 .zip([out, back, total])
-                .for_each(|(laps, ticks)| laps.record_ticks(self.scale, ticks));
+                .for_each(|(times, ticks)| times.record_ticks(self.scale, ticks));
         }
         let counters = self.single.counters()?;
-        let told = |name| -> Result<f64> {
+        let counter = |name| -> Result<f64> {
             Ok(counters.get(name).context("a server that is timed")? as f64)
         };
-        let server = told("request_p50_ns")?;
+        let server = counter("request_p50_ns")?;
         let mut inside = [0.0; INSIDE.len()];
         for (median, stage) in inside.iter_mut().zip(INSIDE) {
-            *median = told(stage.time)?;
+            *median = counter(stage.time)?;
         }
-        let [out, back, total] = laps.map(|laps| laps.quantile(0.5) as f64);
+        let [out, back, total] = parts.map(|times| times.quantile(0.5) as f64);
         Ok(Stages { out, server, inside, back, total })
     }
 
-    /// The median of the drivers' own round trip, ns; `None` for drivers without one.
+    /// Measures the median of the drivers' ping in ns; `None` for drivers without one.
     fn ping(&mut self) -> Result<Option<f64>> {
-        let mut laps = Latencies::new();
+        let mut times = Latencies::new();
         let start = Instant::now();
         for number in 0.. {
             if start.elapsed() >= self.duration {
                 break;
             }
             let Some(ticks) = self.single.ping(number)? else { return Ok(None) };
-            laps.record_ticks(self.scale, ticks);
+            times.record_ticks(self.scale, ticks);
         }
-        Ok((laps.count() > 0).then(|| laps.quantile(0.5) as f64))
+        Ok((times.count() > 0).then(|| times.quantile(0.5) as f64))
     }
 }
 
-/// The median of the rounds, by their totals.
-fn middle(mut rounds: Vec<Stages>) -> Stages {
+/// Returns the round with the median total.
+fn median_round(mut rounds: Vec<Stages>) -> Stages {
     rounds.sort_by(|a, b| a.total.total_cmp(&b.total));
     rounds[rounds.len() / 2]
 }
 
-/// What one stamp costs, ns.
+/// Measures the cost of one time stamp in ns.
 fn stamp_cost() -> f64 {
     const STAMPS: u32 = 1_000_000;
     let start = Instant::now();

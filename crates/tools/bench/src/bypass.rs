@@ -1,11 +1,11 @@
-//! What leaving the kernel out buys, and what of a read is then still ours.
+//! `bench bypass`: what bypassing the kernel gains, and how much of a read is then our own code.
 
 use anyhow::Result;
 use sprat_client::Mode;
 
 use crate::breakdown;
-use crate::distribution::causes::Apart;
-use crate::distribution::{self, Over, picture};
+use crate::distribution::causes::Exclusion;
+use crate::distribution::{self, Subject, picture};
 use crate::ours::Transport;
 use crate::promises::{Chapter, Findings, Settings, rate, us};
 use crate::scenarios::{self, DEPTH, LARGE_BYTES, Path, VALUE_BYTES};
@@ -25,13 +25,14 @@ const XDP: &str = "sprat fast+dpdk af_xdp";
 const UDP: &str = "sprat fast+udp";
 const TCP: &str = "sprat tcp";
 
-/// Round trips of the rung that is nothing but memory.
+/// Round trips of the rung that uses only shared memory.
 const ROUND_TRIPS: u64 = 1_000_000;
 
-/// Reads whose distribution is looked at: as many as leave a thousand beyond p99.9.
+/// Reads in the distribution: enough for a thousand beyond p99.9.
 const TAIL_SAMPLES: u64 = 1_000_000;
 
-/// From shared memory to TCP between sleeping threads, each rung with a read above it.
+/// The ladder of paths, from shared memory to TCP between sleeping threads: the bare round trip of
+/// each, and a read over it.
 fn ladder(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let lab = settings.lab.undisturbed();
     let memory = scenarios::shared_memory(&lab, ROUND_TRIPS)?;
@@ -151,14 +152,18 @@ fn ladder(settings: &Settings, findings: &mut Findings) -> Result<()> {
         Goal::Shown,
     );
     findings.note(
-        "Most of the distance between sleeping and spinning threads is waking up, and no driver's merit. The ping is an \
-         ICMP echo that the far driver answers, sent by the client that reads, to the server it reads from."
+        "Most of the distance between sleeping and spinning threads is waking up, and no driver's \
+         merit. The ping is an \
+         ICMP echo that the far driver answers, sent by the client that reads, to the server it \
+         reads from."
             .to_owned(),
     );
     if settings.cables.is_ok() {
         findings.note(
-            "af_packet and af_xdp carry frames over a virtual Ethernet cable (veth) between two interfaces of the kernel's, by \
-             packet sockets and by XDP sockets: the kernel's driver is on their path, its UDP and IP are not. All of it, the \
+            "af_packet and af_xdp carry frames over a virtual Ethernet cable (veth) between two \
+             interfaces of the kernel's, by \
+             packet sockets and by XDP sockets: the kernel's driver is on their path, its UDP and \
+             IP are not. All of it, the \
              loopback too, is in a network namespace of the benchmark's own."
                 .to_owned(),
         );
@@ -168,7 +173,7 @@ fn ladder(settings: &Settings, findings: &mut Findings) -> Result<()> {
     Ok(())
 }
 
-/// What the slowest in a thousand have met.
+/// The tail: what delayed the slowest of a thousand reads.
 fn tail(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let measured = distribution::Settings {
         lab: settings.lab.undisturbed(),
@@ -177,13 +182,14 @@ fn tail(settings: &Settings, findings: &mut Findings) -> Result<()> {
         write: false,
         label: String::new(),
     };
-    let over = Over::Own(settings.program.clone(), vec![Transport::Memif]);
+    let over = Subject::Own(settings.program.clone(), vec![Transport::Memif]);
     let found = distribution::measure(&measured, &over, &mut |_| {})?;
     for path in &found.paths {
-        for apart in Apart::ALL {
-            let (latencies, which) = (path.samples.without(apart), apart.words());
+        for exclusion in Exclusion::ALL {
+            let (latencies, which) = (path.samples.without(exclusion), exclusion.words());
             let us = |quantile| Some(latencies.quantile(quantile) as f64 / 1000.0);
-            let goal = if apart == Apart::Core { Goal::RatioAtMost(3.0) } else { Goal::Shown };
+            let goal =
+                if exclusion == Exclusion::Core { Goal::RatioAtMost(3.0) } else { Goal::Shown };
             findings.row(
                 &format!("100 B read p99.9, memif, vs its p50, {which}"),
                 us(0.999),
@@ -191,8 +197,8 @@ fn tail(settings: &Settings, findings: &mut Findings) -> Result<()> {
                 "us",
                 goal,
             );
-            if let Some(hit_by) = apart.hit_by() {
-                let share = Some(path.samples.share(apart) * 100.0);
+            if let Some(hit_by) = exclusion.hit_by() {
+                let share = Some(path.samples.share(exclusion) * 100.0);
                 findings.row(
                     &format!("share of those reads hit by {hit_by}"),
                     share,
@@ -212,7 +218,7 @@ fn tail(settings: &Settings, findings: &mut Findings) -> Result<()> {
     Ok(())
 }
 
-/// How much goes through.
+/// The throughput of large and small reads.
 fn volume(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let spin = |transport| settings.sprat(transport, Mode::Spin);
     let [virtio, memif, udp] = [Transport::Virtio, Transport::Memif, Transport::Udp].map(spin);
@@ -221,17 +227,17 @@ fn volume(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let gbits = |name: &str, what: &str| {
         Some(rate(&results, &format!("{name} {what}"))? * LARGE_BYTES as f64 * 8.0 / 1e9)
     };
-    for (what, told) in [("1 MB", "one at a time"), ("1 MB x4", "four in flight")] {
+    for (what, depth) in [("1 MB", "one at a time"), ("1 MB x4", "four in flight")] {
         let peer = gbits(UDP, what);
         findings.row(
-            &format!("1 MB reads, {told}, memif, vs fast+udp"),
+            &format!("1 MB reads, {depth}, memif, vs fast+udp"),
             gbits(MEMIF, what),
             peer,
             "Gb/s",
             Goal::AtLeast(40.0),
         );
         findings.row(
-            &format!("1 MB reads, {told}, virtio, vs fast+udp"),
+            &format!("1 MB reads, {depth}, virtio, vs fast+udp"),
             gbits(VIRTIO, what),
             peer,
             "Gb/s",

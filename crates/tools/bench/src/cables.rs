@@ -1,12 +1,12 @@
-//! Virtual Ethernet cables for paths over an interface of the kernel's, in a network that is the
-//! benchmark's alone: the interfaces of the machine are neither seen nor touched.
+//! Virtual Ethernet cables (veth) in a network namespace of the benchmark's own, for paths over
+//! interfaces of the kernel. The machine's own interfaces are not affected.
 
 use std::fs::{self, File};
 use std::process::Command;
 
 use nix::sched::{CloneFlags, setns, unshare};
 
-/// A cable. That there is one shows that it has been laid.
+/// A virtual cable. Only [`Cables::lay`] makes one, so the interfaces exist.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Cable {
     server: &'static str,
@@ -14,20 +14,21 @@ pub struct Cable {
 }
 
 impl Cable {
-    /// The interface at the server's end.
+    /// Returns the interface at the server's end.
     #[must_use]
     pub fn server(self) -> &'static str {
         self.server
     }
 
-    /// The interface at the client's.
+    /// Returns the interface at the client's end.
     #[must_use]
     pub fn client(self) -> &'static str {
         self.client
     }
 }
 
-/// A cable for each way to drive its ends: a program that one leaves there is in nobody else's way.
+/// A cable for each way to drive its ends, since the XDP program that one driver leaves on an
+/// interface would disturb the other.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Cables {
     /// For packet sockets.
@@ -37,19 +38,22 @@ pub struct Cables {
 }
 
 impl Cables {
-    /// Moves the calling thread into a network namespace of its own, with a loopback and nothing
-    /// else, and lays the cables there. Threads and processes that it starts from then on are
-    /// in it too: to be called before there are others. All of it is gone with the last of
-    /// them.
+    /// Moves the calling thread into a new network namespace with a loopback interface, and
+    /// makes
+    /// the cables there. Threads and processes inherit the namespace from the thread that starts
+    /// them, so call this before starting others. The namespace ends with the last of them.
     ///
     /// # Errors
-    /// What is in the way, and what would help; the thread is then where it was.
+    /// The reason, and a remedy; the thread is then in its original namespace.
     pub fn lay() -> Result<Self, String> {
-        ip(&["-V"])?; // before anything has changed
+        ip(&["-V"])?; // fails before anything has changed, if `ip` is missing
         let home = File::open("/proc/thread-self/ns/net")
             .map_err(|error| format!("/proc/thread-self/ns/net: {error}"))?;
         unshare(CloneFlags::CLONE_NEWNET).map_err(|error| {
-            format!("a network namespace is refused: {error}; it needs CAP_SYS_ADMIN: run the benchmark as root")
+            format!(
+                "a network namespace is refused: {error}; it needs CAP_SYS_ADMIN: run the \
+                benchmark as root"
+            )
         })?;
         Self::furnish().inspect_err(|_| {
             setns(&home, CloneFlags::CLONE_NEWNET)
@@ -57,16 +61,18 @@ impl Cables {
         })
     }
 
-    /// What the namespace is to have.
+    /// Makes the interfaces in the new namespace.
     fn furnish() -> Result<Self, String> {
         ip(&["link", "set", "lo", "up"])?;
-        // Nobody but those measured is to send anything. A kernel without IPv6 sends none of its
-        // own accord.
+        // Without IPv6, the kernel sends no packets of its own that would disturb the
+        // measurement.
+        // Fails on a kernel that has no IPv6.
         for interfaces in ["all", "default"] {
             let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{interfaces}/disable_ipv6"), "1");
         }
-        // DPDK's packet sockets go by the process's id XOR the interface's number: of two processes
-        // those must not meet.
+        // DPDK's packet sockets join a fanout group numbered by the process's id XOR the
+        // interface's index. The indices are far apart, so that two processes' groups
+        // differ.
         let cable = |[server, client]: [&'static str; 2], [near, far]: [&str; 2]| {
             ip(&[
                 "link", "add", server, "index", near, "type", "veth", "peer", "name", client,

@@ -1,8 +1,9 @@
-//! What an operation makes the processor do, stage by stage: the breakdown's stamps, taken from a
-//! counter of events instead of a clock.
+//! Counts hardware events of an operation, stage by stage: the breakdown's stamps, read from an
+//! event counter instead of a clock.
 //!
-//! A pass of its own for each event: reading a counter is a system call, which takes longer than
-//! most stages. What the reading itself counts is taken off, and the kernel's part is left out.
+//! Each event has a pass of its own, since reading a counter is a system call, which takes longer
+//! than most stages. The events of the reading itself are subtracted; those in the kernel are not
+//! counted.
 
 use anyhow::{Context, Result};
 use sprat_client::{Client, Mode};
@@ -19,27 +20,27 @@ use sprat_measure::table::Table;
 use sprat_units::figure;
 use std::time::{Duration, Instant};
 
-/// Most operations of a kind and size that are counted, and as many before them that are not. Fewer
-/// where they take longer than [`Lab::duration`] together: on a processor that others use, a thread
-/// that spins and its server take turns of milliseconds.
+/// Operations of a kind and size that are counted at most, after as many that are not. There are
+/// fewer if they take longer than [`Lab::duration`]: if both ends share a core, each answer may
+/// take a time slice of some milliseconds.
 const OPERATIONS: usize = 1_000;
 
-/// Events of one kind of operation, on the average.
+/// Mean events of one kind of operation.
 struct Counted {
     name: String,
-    /// In the client's code: from the call to its driver, and from its driver to the caller.
+    /// In the client's code: from the call to the driver, and from the driver to the caller.
     out: f64,
     back: f64,
-    /// In the server's, and in the stages of that.
+    /// In the server's code, in all and in each stage.
     server: f64,
     inside: [f64; INSIDE.len()],
 }
 
-/// Counts each event that is asked for, over a transport; those that cannot be counted here are
-/// rows that say why.
+/// Counts each of [`Settings::count`] over a transport. An event that cannot be counted on this
+/// machine yields rows with the reason.
 ///
 /// # Errors
-/// When a server cannot be started or breaks.
+/// When a server cannot be started or fails.
 pub(crate) fn count(
     transport: Transport,
     settings: &Settings,
@@ -55,7 +56,7 @@ pub(crate) fn count(
                 .iter()
                 .for_each(|part| findings.missing(part, event.word(), &error.to_string())),
             Ok(count) => {
-                drop(count); // it is only to show that there can be one
+                drop(count); // it was only a test of whether the event can be counted
                 let rows = pass(transport, event, settings, lab)?;
                 let [client, server] = [rows[0].out + rows[0].back, rows[0].server];
                 for (part, events) in parts.iter().zip([client, server]) {
@@ -63,7 +64,8 @@ pub(crate) fn count(
                 }
                 findings.table(
                     &format!(
-                        "{event} by stage over {word}: means of up to {OPERATIONS}, without those of the counting itself"
+                        "{event} by stage over {word}: means of up to {OPERATIONS}, without those \
+                         of the counting itself"
                     ),
                     table(&rows),
                 );
@@ -91,29 +93,29 @@ fn pass(
             let count = EventCounter::start(event)?;
             let name = format!("{} {kind}", figure::object_size(size));
             operate(&mut single, &objects, write, lab.duration)?;
-            single.counters()?; // from here on the server counts
+            single.counters()?; // resets the server's means
             let (operations, out, back) = operate(&mut single, &objects, write, lab.duration)?;
-            let told = single.counters()?;
-            let told = |name: &str| -> Result<f64> {
-                let milli = told
+            let counters = single.counters()?;
+            let mean_events = |name: &str| -> Result<f64> {
+                let milli = counters
                     .get(name)
                     .with_context(|| format!("a server that counts, and its {name}"))?;
                 Ok(milli as f64 / 1000.0)
             };
             let mut inside = [0.0; INSIDE.len()];
             for (events, stage) in inside.iter_mut().zip(INSIDE) {
-                *events = told(stage.events)?;
+                *events = mean_events(stage.events)?;
             }
             let mean = |sum: f64| (sum / operations as f64 - count.cost() as f64).max(0.0);
-            let server = told("request_events_milli")?;
+            let server = mean_events("request_events_milli")?;
             rows.push(Counted { name, out: mean(out), back: mean(back), server, inside });
         }
     }
     Ok(rows)
 }
 
-/// Reads or writes up to [`OPERATIONS`] objects, for up to `duration`. Returns how many, and the
-/// sums of what was counted in the client on the way out and back.
+/// Reads or writes up to [`OPERATIONS`] objects, for up to `duration`. Returns their number, and
+/// the sums of the events in the client on the way out and back.
 fn operate(
     single: &mut Single,
     objects: &Objects,
@@ -123,9 +125,9 @@ fn operate(
     let begun = Instant::now();
     let (mut operations, mut out, mut back) = (0, 0.0, 0.0);
     while operations < OPERATIONS && (operations == 0 || begun.elapsed() < duration) {
-        let lap = single.operate_noted(objects, operations * 7919, write)?;
-        out += lap.out as f64;
-        back += lap.back as f64;
+        let times = single.operate_stamped(objects, operations * 7919, write)?;
+        out += times.out as f64;
+        back += times.back as f64;
         operations += 1;
     }
     Ok((operations, out, back))

@@ -1,5 +1,5 @@
-//! The bare path: datagrams and streams sent back as they came, by a thread of this process. What
-//! remains of a latency when the store is taken away.
+//! The bare path: a thread of this process echoes datagrams and streams. Its latency is what
+//! remains of an operation without the store.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -12,26 +12,26 @@ use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 
 use crate::peers::Endpoint;
-use crate::peers::stream::{Asked, Codec, Decoded, Malformed, Pipelined};
+use crate::peers::stream::{Codec, Decoded, Malformed, PendingRequest, Pipelined};
 use sprat_measure::cpu::Pinned;
 use sprat_measure::target::{Completion, LoadTarget, Op, Outcome, Wait};
 
-/// Longest frame echoed, bytes.
+/// Longest frame in bytes.
 pub const MAX_FRAME: usize = 60_000;
 
-/// Shortest frame: it carries the operation's tag.
+/// Shortest frame in bytes: it contains the operation's tag.
 pub const MIN_FRAME: usize = 8;
 
-/// How often a sleeping echo server looks whether it should end.
+/// Interval at which a sleeping echo server checks whether it should end.
 const STOP_CHECK: Duration = Duration::from_millis(100);
 
-/// A datagram not back after this is lost.
+/// Time after which a datagram that has not come back counts as lost.
 const LOST_AFTER: Duration = Duration::from_secs(1);
 
-/// Datagrams in flight.
+/// Datagrams in flight at most.
 const MAX_PENDING: usize = 64;
 
-/// What carries the echo.
+/// The transport of the echo.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Carrier {
@@ -41,7 +41,7 @@ pub enum Carrier {
     Tcp,
 }
 
-/// A thread that echoes, on loopback, until dropped.
+/// A thread that echoes on the loopback interface. Dropping this value ends it.
 #[derive(Debug)]
 pub struct EchoServer {
     addr: SocketAddr,
@@ -52,33 +52,33 @@ pub struct EchoServer {
 #[derive(Debug, Default)]
 struct Shared {
     stop: AtomicBool,
-    /// A spinning server out of its turn: it must not take a core from those measured.
+    /// Set while another target is measured: a spinning server must not take a core from it.
     parked: AtomicBool,
 }
 
 impl EchoServer {
-    /// Starts one, on `core` if given, that spins or sleeps while nothing comes.
+    /// Starts an echo server, pinned to `core` if given, that spins or sleeps while it waits.
     ///
     /// # Errors
     /// When there is no free port or no such core.
     pub fn start(carrier: Carrier, wait: Wait, core: Option<usize>) -> Result<Self> {
         let shared = Arc::new(Shared::default());
-        let theirs = Arc::clone(&shared);
-        let binding = Pinned::to(core)?; // inherited by the thread that starts under it
+        let for_thread = Arc::clone(&shared);
+        let binding = Pinned::to(core)?; // inherited by the thread that is started below
         let builder = std::thread::Builder::new().name("echo".into());
         let (addr, thread) = match carrier {
             Carrier::Udp => {
                 let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
                 socket.set_nonblocking(wait == Wait::Spin)?;
                 socket.set_read_timeout(Some(STOP_CHECK))?;
-                (socket.local_addr()?, builder.spawn(move || echo_datagrams(&socket, &theirs))?)
+                (socket.local_addr()?, builder.spawn(move || echo_datagrams(&socket, &for_thread))?)
             }
             Carrier::Tcp => {
                 let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
                 listener.set_nonblocking(true)?;
                 (
                     listener.local_addr()?,
-                    builder.spawn(move || echo_streams(&listener, wait, &theirs))?,
+                    builder.spawn(move || echo_streams(&listener, wait, &for_thread))?,
                 )
             }
         };
@@ -86,7 +86,7 @@ impl EchoServer {
         Ok(Self { addr, shared, thread: Some(thread) })
     }
 
-    /// Where it listens.
+    /// Returns the address at which it listens.
     #[must_use]
     pub fn addr(&self) -> SocketAddr {
         self.addr
@@ -105,14 +105,14 @@ impl Drop for EchoServer {
         self.shared.stop.store(true, Ordering::Release);
         self.set_parked(false);
         if let Some(thread) = self.thread.take() {
-            // A panic there was printed when it happened.
+            // A panic of the thread was printed when it happened.
             let _ = thread.join();
         }
     }
 }
 
 impl Shared {
-    /// Whether to go on; waits here while parked.
+    /// Returns whether to go on, after waiting while parked.
     fn go_on(&self) -> bool {
         while self.parked.load(Ordering::Acquire) && !self.stop.load(Ordering::Acquire) {
             std::thread::park_timeout(STOP_CHECK);
@@ -125,7 +125,7 @@ fn echo_datagrams(socket: &UdpSocket, shared: &Shared) {
     let mut frame = vec![0; MAX_FRAME];
     while shared.go_on() {
         if let Ok((bytes, from)) = socket.recv_from(&mut frame) {
-            // A full queue drops the datagram, as a network would.
+            // If a queue is full, the datagram is dropped, as in a network.
             let _ = socket.send_to(&frame[..bytes], from);
         }
     }
@@ -134,7 +134,7 @@ fn echo_datagrams(socket: &UdpSocket, shared: &Shared) {
 fn echo_streams(listener: &TcpListener, wait: Wait, shared: &Shared) {
     while shared.go_on() {
         match listener.accept() {
-            // The stream's end, orderly or not, makes room for the next.
+            // When the stream ends, orderly or not, the next is accepted.
             Ok((stream, _)) => drop(echo_stream(stream, wait, shared)),
             Err(_) => sprat_measure::cpu::pause(Duration::from_millis(1)),
         }
@@ -169,9 +169,8 @@ fn is_transient(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }
 
-/// An echo server of this process as a target: every operation sends one frame and takes it back.
-/// Reads and writes alike; keys and values are not looked at, and the answer counts as
-/// `value_bytes` read.
+/// Returns an echo server of this process as a target. Every operation, read or write, sends one
+/// frame and receives it back. Keys and values are ignored; a read counts as `value_bytes`.
 ///
 /// # Errors
 /// When the server cannot be started or reached.
@@ -216,13 +215,13 @@ pub fn target(
 }
 
 struct TcpEcho {
-    // Closed before the server is joined.
+    // Dropped, and so closed, before the server's thread is joined.
     stream: Pipelined<Frames>,
     server: EchoServer,
     frame: Vec<u8>,
 }
 
-/// A stream of frames, each as long as it was sent.
+/// The codec of a stream of frames, whose lengths are known from the requests.
 #[derive(Debug)]
 struct Frames {
     value_bytes: usize,
@@ -236,12 +235,12 @@ impl Codec for Frames {
         out.extend_from_slice(key);
     }
 
-    fn decode(&self, input: &[u8], asked: &Asked) -> Result<Decoded, Malformed> {
-        let consumed = asked.request_bytes;
+    fn decode(&self, input: &[u8], pending: &PendingRequest) -> Result<Decoded, Malformed> {
+        let consumed = pending.request_bytes;
         if input.len() < consumed {
             return Ok(Decoded::Need(consumed));
         }
-        let bytes = if asked.read { self.value_bytes } else { 0 };
+        let bytes = if pending.read { self.value_bytes } else { 0 };
         Ok(Decoded::Reply { consumed, outcome: Outcome::Ok { bytes } })
     }
 }
@@ -282,7 +281,7 @@ struct UdpEcho {
     frame: Vec<u8>,
     value_bytes: usize,
     pending: Vec<Sent>,
-    /// The socket's mode now.
+    /// Whether the socket is in blocking mode now.
     sleeps: bool,
 }
 

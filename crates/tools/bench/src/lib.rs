@@ -1,18 +1,18 @@
-//! Benchmarks of Sprat beside its peers: each starts all servers that it measures, and stops them.
+//! Benchmarks of Sprat and its peers. Most start the servers that they measure, and stop them.
 //!
-//! - [`promises`] judges what was measured against goals: of the [`store`], of its paths past the
-//!   kernel ([`bypass`]), of where its time goes ([`breakdown`]), and of what replicas cost and a
-//!   death does ([`cluster`]).
-//! - [`lab`] measures the network box, [`flow`] the mover, [`rack`] a real Cassandra that is tuned,
-//!   [`grape`] the calculator; [`browser`] drives real browsers, for figures of the mover and for
-//!   tests of the extension.
-//! - [`basic`] measures a cluster that runs; [`distribution`] explains the steps in the tail of its
-//!   latencies.
-//! - [`system`] and [`scenarios`] start whole servers: [`ours`], the [`peers`], and the bare path
-//!   below them ([`echo`]); [`cables`] join them.
+//! - [`promises`] runs lists of chapters and judges their results against goals: the [`store`], its
+//!   kernel-bypass paths ([`bypass`]), the [`breakdown`] of its latency, and a [`cluster`] with
+//!   replicas and failures.
+//! - [`lab`] measures the network box, [`flow`] the file mover, [`rack`] the tuning of a real
+//!   Cassandra, [`grape`] the particle kernels; [`browser`] drives real browsers, for measurements
+//!   of the mover and for tests of the extension.
+//! - [`basic`] and [`ping`] measure a running cluster; [`distribution`] explains the steps in the
+//!   tail of its latencies.
+//! - [`system`] and [`scenarios`] start and compare whole systems: [`ours`], the [`peers`], and the
+//!   bare path below them ([`echo`]); [`cables`] connect them.
 //!
-//! Loads, histograms and reports are those of `sprat_measure`. Nothing here prints: results render
-//! to strings and files, and the caller decides where they go.
+//! Load generators, histograms and reports are those of `sprat_measure`. Nothing here prints:
+//! results render to strings and files, and the caller decides where they go.
 
 pub mod basic;
 pub mod breakdown;

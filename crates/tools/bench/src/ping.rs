@@ -1,4 +1,5 @@
-//! The ladder to a server that runs: its driver, a call, an object.
+//! `bench ping`: measures the ladder of round trips to a running server: its driver, an echo, a
+//! read.
 
 use std::time::{Duration, Instant};
 
@@ -12,46 +13,45 @@ use sprat_measure::hist::{Latencies, Summary};
 use sprat_measure::table::Table;
 use sprat_units::figure;
 
-/// Objects that are read: few, so that what is measured is the way to them.
+/// Number of objects to read: few, so that they stay in the caches and only the path is measured.
 const KEYS: usize = 1000;
 
-/// Samples of one rung in its turn.
-const TURN: u32 = 64;
+/// Consecutive samples of one rung.
+const BATCH: u32 = 64;
 
-/// One rung.
+/// One rung of the ladder.
 #[derive(Clone, Debug, Serialize)]
 pub struct Rung {
-    /// What went there and back.
+    /// The kind of round trip.
     pub what: &'static str,
-    /// How often.
+    /// Number of round trips.
     pub samples: u64,
-    /// Round trips, ns, exact to three digits: the shortest, the median, those that 1 % and 0.1 %
-    /// are longer than.
+    /// The shortest round trip in ns, exact to three digits like the other times.
     pub min: u64,
-    /// See `min`.
+    /// The median in ns.
     pub p50: u64,
-    /// See `min`.
+    /// The 99th percentile in ns.
     pub p99: u64,
-    /// See `min`.
+    /// The 99.9th percentile in ns.
     pub p999: u64,
 }
 
-/// What was found.
+/// The measured ladder.
 #[derive(Clone, Debug, Serialize)]
 pub struct Ladder {
-    /// The transport: `fast+udp`.
+    /// The transport, such as `fast+udp`.
     pub transport: String,
-    /// Bytes of what was echoed and read.
+    /// Bytes of the echoed and read values.
     pub bytes: usize,
-    /// From the wire up.
+    /// The rungs, from the wire up.
     pub rungs: Vec<Rung>,
 }
 
-/// Who stands at the ladder's foot.
+/// A client that is ready to measure the ladder.
 pub struct Climber(Single);
 
 impl Climber {
-    /// Connects. The table of the benchmarks is made, and left.
+    /// Connects to the cluster, and makes the benchmarks' table, which the caller has to drop.
     ///
     /// # Errors
     /// When the cluster does not answer.
@@ -60,10 +60,11 @@ impl Climber {
     }
 }
 
-/// Climbs for about that long, all rungs in turns. `bytes`: of the objects.
+/// Measures the ladder for about `duration`, alternating between the rungs, with objects of
+/// `bytes`.
 ///
 /// # Errors
-/// When the cluster does not answer as it should.
+/// When the cluster gives a wrong answer or none.
 pub fn climb(climber: Climber, bytes: usize, duration: Duration) -> Result<Ladder> {
     let Climber(mut single) = climber;
     let objects = Objects::new(bytes, KEYS);
@@ -72,15 +73,15 @@ pub fn climb(climber: Climber, bytes: usize, duration: Duration) -> Result<Ladde
     let [mut pings, mut echoes, mut reads] = [(); 3].map(|()| Latencies::new());
     let mut number = 0;
     while start.elapsed() < duration || reads.count() == 0 {
-        for _ in 0..TURN {
+        for _ in 0..BATCH {
             number += 1;
             let Some(ticks) = single.ping(number)? else { break };
             pings.record_ticks(scale, ticks);
         }
-        for _ in 0..TURN {
+        for _ in 0..BATCH {
             echoes.record_ticks(scale, single.echo(&objects.value)?);
         }
-        for _ in 0..TURN {
+        for _ in 0..BATCH {
             number += 1;
             reads.record_ticks(scale, single.operate(&objects, number as usize, false)?.total);
         }
@@ -103,7 +104,7 @@ impl Rung {
 }
 
 impl Ladder {
-    /// As a table.
+    /// Renders the ladder as a table.
     #[must_use]
     pub fn table(&self) -> Table {
         let mut table =

@@ -1,8 +1,8 @@
-//! Promises, measured beside peers in one run, and judged.
+//! Runs benchmarks in chapters, and judges their results against goals.
 //!
-//! Each chapter starts the systems it compares, measures them turn by turn, and gives rows of
-//! goals; what could not be measured is a row that is missed. Rows with no goal say what a reader
-//! would ask next.
+//! Each chapter starts the systems that it compares, measures them alternately, and adds rows with
+//! goals to the [`Findings`]; something that could not be measured is a row that misses its goal.
+//! Rows without a goal give additional figures.
 
 use std::path::PathBuf;
 
@@ -20,29 +20,29 @@ use sprat_measure::machine::load_average;
 use sprat_measure::report::Report;
 use sprat_measure::table::Table;
 
-/// What is measured, and where.
+/// Settings of a run.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The `sprat` binary.
     pub program: PathBuf,
-    /// Cores, rounds, times; its setup's `data` must be on a real disk.
+    /// Cores, rounds, times; the setup's `data` must be on a real disk.
     pub lab: Lab,
     /// Objects in the memory and restart chapters.
     pub objects: u64,
-    /// Longer and larger, where a chapter has more of it.
+    /// Whether to run the longer and larger variant of chapters that have one.
     pub full: bool,
-    /// Only chapters whose name contains this.
+    /// Runs only chapters whose name contains this.
     pub only: Option<String>,
-    /// What is counted of the operations of a breakdown, besides the time.
+    /// Events that a breakdown counts besides the time.
     pub count: Vec<PerfEvent>,
-    /// Cables for paths that need one; or why there are none, as a clause.
+    /// Cables for paths that need one; or the reason why there are none, as a clause.
     pub cables: Result<Cables, String>,
 }
 
-/// What was found.
+/// The results of a run.
 #[derive(Debug, Default)]
 pub struct Findings {
-    /// Promises, in order.
+    /// The rows with goals and figures, in order.
     pub rows: Vec<Row>,
     pages: Vec<Page>,
 }
@@ -55,11 +55,12 @@ enum Page {
     Note(String),
 }
 
-/// A part of a run, by the name that [`Settings::only`] looks in.
+/// A part of a run: its name, which [`Settings::only`] selects, and its function.
 pub type Chapter = (&'static str, fn(&Settings, &mut Findings) -> Result<()>);
 
-/// Runs the chapters one after another; `progress` is told which begins, and its rows, tables and
-/// notes when it has ended. One that fails is a missed row, and the others go on.
+/// Runs the chapters one after another. Calls `progress` with the name of each chapter before it
+/// begins, and with its rows, tables and notes when it has ended. A chapter that fails becomes a
+/// row that misses its goal, and the run goes on.
 pub fn run(chapters: &[Chapter], settings: &Settings, progress: &mut dyn FnMut(&str)) -> Findings {
     let mut findings = Findings::default();
     for &(name, chapter) in chapters {
@@ -94,7 +95,7 @@ pub fn run(chapters: &[Chapter], settings: &Settings, progress: &mut dyn FnMut(&
 }
 
 impl Findings {
-    /// Adds everything to a report: goals first, then what they were judged by.
+    /// Adds everything to a report: the rows first, then results, tables, figures and notes.
     pub fn report(&self, report: &mut Report) {
         report.goals(&self.rows);
         for page in &self.pages {
@@ -118,7 +119,8 @@ impl Findings {
         self.rows.push(Row::new(name, ours, peer, unit, goal));
     }
 
-    /// A figure that this machine cannot tell, and why. Nobody promised it.
+    /// Adds a row, without a goal, for a figure that this machine cannot measure, with the
+    /// reason.
     pub(crate) fn missing(&mut self, name: &str, unit: &str, why: &str) {
         let row = Row::new(name, None, None, unit, Goal::Shown);
         self.rows.push(Row { missing: Some(why.to_owned()), ..row });
@@ -138,7 +140,7 @@ impl Findings {
     }
 
     pub(crate) fn note(&mut self, text: String) {
-        // Chapters that have the same to say need not say it twice.
+        // Several chapters may add the same note.
         if !self.pages.iter().any(|page| matches!(page, Page::Note(other) if *other == text)) {
             self.pages.push(Page::Note(text));
         }
@@ -146,24 +148,26 @@ impl Findings {
 }
 
 impl Settings {
-    /// Sprat on `transport`, its server waiting as `server` says.
+    /// Returns the configuration of Sprat on `transport`, with a server that waits as `server`
+    /// says.
     pub(crate) fn sprat(&self, transport: Transport, server: Mode) -> Sprat {
         Sprat::new(self.program.clone(), transport, server)
     }
 }
 
-/// Median of rounds of a latency quantile of a series, us; nothing if any operation failed, or none
-/// ended.
+/// Returns a latency quantile of a series in us, the median of its rounds; `None` if an operation
+/// failed or none completed.
 pub(crate) fn us(results: &Results, label: &str, quantile: f64) -> Option<f64> {
     sound(results, label).map(|series| series.quantile(quantile) / 1000.0)
 }
 
-/// Operations a second of a series, median of rounds; nothing if any operation failed.
+/// Returns the operations per second of a series, the median of its rounds; `None` if an operation
+/// failed.
 pub(crate) fn rate(results: &Results, label: &str) -> Option<f64> {
     sound(results, label).map(Series::ops_per_second)
 }
 
 fn sound<'a>(results: &'a Results, label: &str) -> Option<&'a Series> {
-    let told = |series: &&Series| series.failures() == 0 && series.latencies().count() > 0;
-    results.get(label).filter(told)
+    let is_sound = |series: &&Series| series.failures() == 0 && series.latencies().count() > 0;
+    results.get(label).filter(is_sound)
 }

@@ -1,4 +1,5 @@
-//! One operation at a time over our own client, stamped where it passes from room to room.
+//! One operation at a time over our own client, with time stamps where it enters and leaves the
+//! client's code, its driver and the server.
 
 use std::time::Duration;
 
@@ -13,52 +14,52 @@ use sprat_measure::load::keys::write_key;
 /// Bytes of a key.
 const KEY_BYTES: usize = 30;
 
-/// Longest an operation may take.
+/// Longest time that an operation may take.
 const DEADLINE: Duration = Duration::from_secs(5);
 
-/// Ticks after which an answer is late, some milliseconds: the client's clock then goes on, for
-/// what is sent again.
+/// Ticks, some milliseconds, after which an answer is late. Only then is the clock read again,
+/// which the client needs for its retransmissions.
 const LATE: u64 = 10_000_000;
 
-/// A client that waits for each answer, spinning.
+/// A client that spins until each answer arrives.
 pub(crate) struct Single {
     client: Client,
     table: u32,
     locator: String,
 }
 
-/// One operation, as [`stamp`]s and their differences; its turns in [`ticks`].
+/// The times of one operation, as [`stamp`]s and their differences: ticks, or counts of an event.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Lap {
-    /// When it was called.
+pub(crate) struct OperationTimes {
+    /// Stamp of the call.
     pub(crate) begun: u64,
-    /// From the call to the driver. Only of those that were [noted](Single::operate_noted), as
-    /// `back`.
+    /// From the call until the client's driver took the request. Zero unless
+    /// [`operate_stamped`](Single::operate_stamped) made the operation.
     pub(crate) out: u64,
-    /// From the driver that brought the answer to the caller.
+    /// From the driver's receipt of the answer until the return to the caller; zero like `out`.
     pub(crate) back: u64,
-    /// From the call to the answer.
+    /// From the call until the answer.
     pub(crate) total: u64,
-    /// The longest time between two stamps in it: a turn of the client's loop, more when its
-    /// thread was held up.
-    pub(crate) longest_turn: u64,
+    /// The longest iteration of the client's loop, in [`ticks`]: unusually long if its thread was
+    /// held up.
+    pub(crate) longest_iteration: u64,
 }
 
-/// What operations work on.
+/// The objects that operations read and write.
 pub(crate) struct Objects {
-    /// The value written, and the length of those read.
+    /// The value that is written; values that are read must have its length.
     pub(crate) value: Vec<u8>,
-    /// How many there are.
+    /// Number of objects.
     pub(crate) keys: usize,
 }
 
 impl Objects {
-    /// `keys` of `bytes` each.
+    /// Describes `keys` objects of `bytes` each.
     pub(crate) fn new(bytes: usize, keys: usize) -> Self {
         Self { value: vec![0x5a; bytes], keys }
     }
 
-    /// Objects of each size are others.
+    /// Returns the key of an object. Keys differ between sizes.
     fn key(&self, number: usize) -> [u8; KEY_BYTES] {
         let mut key = [0; KEY_BYTES];
         write_key((number % self.keys) as u64, &mut key);
@@ -68,7 +69,7 @@ impl Objects {
 }
 
 impl Single {
-    /// Makes the table that loads use, unless it is there.
+    /// Makes the table that loads use, unless it exists.
     ///
     /// # Errors
     /// When the cluster does not answer.
@@ -81,7 +82,7 @@ impl Single {
         Ok(Self { client, table, locator })
     }
 
-    /// How the server of the table is reached, as its locator begins: `fast+udp`.
+    /// Returns the transport of the table's server, such as `fast+udp`.
     pub(crate) fn transport(&self) -> &str {
         self.locator.split(':').next().unwrap_or_default()
     }
@@ -91,11 +92,16 @@ impl Single {
         (0..objects.keys).try_for_each(|number| self.operate(objects, number, true).map(drop))
     }
 
-    /// Reads or writes the object of a number, and waits for the answer.
+    /// Reads or writes one object, and waits for the answer.
     ///
     /// # Errors
-    /// When it is not what it should be, or the driver is beyond use.
-    pub(crate) fn operate(&mut self, objects: &Objects, number: usize, write: bool) -> Result<Lap> {
+    /// When the answer is wrong or late, or the driver fails.
+    pub(crate) fn operate(
+        &mut self,
+        objects: &Objects,
+        number: usize,
+        write: bool,
+    ) -> Result<OperationTimes> {
         let key = objects.key(number);
         let (table, value) = (self.table, &objects.value[..]);
         match write {
@@ -105,72 +111,79 @@ impl Single {
         }
     }
 
-    /// Makes a request, whose answer has a body of `wanted` bytes.
-    fn call(&mut self, request: &Request<'_>, wanted: usize) -> Result<Lap> {
+    /// Sends a request and waits for its answer, which must have a body of `wanted` bytes.
+    fn call(&mut self, request: &Request<'_>, wanted: usize) -> Result<OperationTimes> {
         let mut now = self.client.now();
         let core = self.client.core_mut();
         let begun = stamp();
         core.submit(now, 0, request, now + DEADLINE)?;
         core.flush();
-        // Where stamps count events the time is another thing.
+        // Stamps may count events instead of time; iterations are always timed.
         let counted = counts_events();
         let started = if counted { ticks() } else { begun };
-        let (mut last, mut longest_turn, mut ended) = (started, 0, None);
+        let (mut last, mut longest_iteration, mut ended) = (started, 0, None);
         while ended.is_none() {
             self.client.core_mut().poll(now, &mut |_, answer| {
                 let right = answer
                     .is_ok_and(|answer| answer.status == Status::Ok && answer.body.len() == wanted);
                 ended = Some((stamp(), right));
             })?;
-            let turned = match ended {
+            let iterated = match ended {
                 Some((at, _)) if !counted => at,
                 _ => ticks(),
             };
-            longest_turn = longest_turn.max(turned.saturating_sub(last));
-            last = turned;
-            if turned.saturating_sub(started) > LATE {
+            longest_iteration = longest_iteration.max(iterated.saturating_sub(last));
+            last = iterated;
+            if iterated.saturating_sub(started) > LATE {
                 now = self.client.now();
             }
         }
         let (end, right) = ended.expect("the loop ends with it");
         ensure!(right, "a request was not answered as it should be, with {wanted} B");
-        Ok(Lap { begun, total: end.saturating_sub(begun), longest_turn, ..Lap::default() })
+        Ok(OperationTimes {
+            begun,
+            total: end.saturating_sub(begun),
+            longest_iteration,
+            ..OperationTimes::default()
+        })
     }
 
-    /// Has the server send a value back that it does not look at, and waits for it; in [`ticks`].
+    /// Lets the server echo a value, and returns the round-trip time in [`ticks`].
     ///
     /// # Errors
-    /// When it comes back otherwise, or not at all.
+    /// When another value comes back, or none.
     pub(crate) fn echo(&mut self, value: &[u8]) -> Result<u64> {
         Ok(self.call(&Request::Echo { table: self.table, value }, value.len())?.total)
     }
 
-    /// The same, stamped in the client's driver too.
+    /// Does the same as [`operate`](Self::operate), with stamps in the client's driver too:
+    /// fills
+    /// in `out` and `back`.
     ///
     /// # Errors
     /// As [`operate`](Self::operate).
-    pub(crate) fn operate_noted(
+    pub(crate) fn operate_stamped(
         &mut self,
         objects: &Objects,
         number: usize,
         write: bool,
-    ) -> Result<Lap> {
+    ) -> Result<OperationTimes> {
         self.client.core_mut().record_request_times(self.table)?;
-        let lap = self.operate(objects, number, write)?;
-        let passed = self.client.core_mut().request_times(self.table)?;
-        let end = lap.begun + lap.total;
-        Ok(Lap {
-            out: passed.sent.saturating_sub(lap.begun),
-            back: end.saturating_sub(passed.received),
-            ..lap
+        let times = self.operate(objects, number, write)?;
+        let request_times = self.client.core_mut().request_times(self.table)?;
+        let end = times.begun + times.total;
+        Ok(OperationTimes {
+            out: request_times.sent.saturating_sub(times.begun),
+            back: end.saturating_sub(request_times.received),
+            ..times
         })
     }
 
-    /// One round trip between the drivers, past the server; `None` of drivers without such a thing.
-    /// In [`ticks`].
+    /// Pings the server's driver, which answers without involving the server, and returns the
+    /// round-trip time in [`ticks`]. Returns `None` if the driver has no ping.
     ///
     /// # Errors
-    /// When the answer does not come.
+    /// When no answer arrives.
     pub(crate) fn ping(&mut self, number: u32) -> Result<Option<u64>> {
         let (table, mut now) = (self.table, self.client.now());
         let until = now + DEADLINE;
@@ -189,26 +202,26 @@ impl Single {
         Ok(Some(ticks().saturating_sub(begun)))
     }
 
-    /// A counter of the server, by name, as it tells them now; see [`Counters`].
+    /// Queries the server's counters.
     ///
     /// # Errors
-    /// When it does not answer.
+    /// When the server does not answer.
     pub(crate) fn counters(&mut self) -> Result<Counters> {
         Ok(Counters(self.client.server_stats(&self.locator)?))
     }
 
-    /// Requests that the client has sent again, over all transports.
+    /// Returns the number of requests that the client has retransmitted, over all transports.
     pub(crate) fn resent(&mut self) -> u64 {
         self.client.core_mut().rpc_counters().map(|counters| counters.retransmissions).sum()
     }
 }
 
-/// What a server told of itself.
+/// The counters of a server, by name.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counters(Vec<sprat_client::Counter>);
 
 impl Counters {
-    /// The value of one, if the server has it.
+    /// Returns the value of a counter, if the server has it.
     pub(crate) fn get(&self, name: &str) -> Option<u64> {
         self.0.iter().find(|counter| counter.name == name).map(|counter| counter.value)
     }

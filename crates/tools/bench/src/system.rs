@@ -1,4 +1,4 @@
-//! Whole servers the bench starts, measures, kills and starts again: the peers, and ours.
+//! Whole servers, the peers and ours, that benchmarks start, measure, kill and restart.
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -15,39 +15,42 @@ use crate::peers::stream::Pipelined;
 use crate::peers::{Endpoint, Peer, Process};
 use sprat_measure::target::LoadTarget;
 
-/// Longest a server may take to become ready, replay of its log included.
+/// Timeout for a server to become ready, including the replay of its log.
 pub(crate) const READY_LIMIT: Duration = Duration::from_secs(120);
 
 /// What an acknowledged write survives.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Durability {
-    /// Nothing: memory only.
+    /// Nothing: it is in memory only.
     Memory,
-    /// The process's end; a power cut costs up to a second (Redis: `appendfsync everysec`).
+    /// The end of the process; a power cut loses up to a second of writes (Redis: `appendfsync
+    /// everysec`).
     Buffered,
-    /// A power cut: it was synced before the answer (Redis: `appendfsync always`).
+    /// A power cut: it is synced before the answer (Redis: `appendfsync always`).
     Sync,
 }
 
-/// How a server is to be started.
+/// How to start a server.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// What its writes must survive.
     pub durability: Durability,
-    /// The core its threads are bound to; any, if `None`.
+    /// The core to which its threads are pinned, if any.
     pub core: Option<usize>,
-    /// Memory it may use for objects, bytes.
+    /// Memory for objects in bytes.
     pub memory_bytes: u64,
-    /// Whether it may rewrite its log by itself. Off for timed runs; a restart reads what was
-    /// appended.
+    /// Whether the server may rewrite its log by itself. Off by default, so that a restart
+    /// replays
+    /// everything that was appended.
     pub rewrite_log: bool,
-    /// Folder for data, on the disk that is to be measured; each server makes its own below it.
+    /// Folder on the disk to measure; each server makes its own folder in it.
     pub data: PathBuf,
 }
 
 impl Setup {
-    /// Memory only, 4 GiB, on any core, data below the system's temporary folder.
+    /// Returns the defaults: memory only, 4 GiB, any core, data in the system's temporary
+    /// folder.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -66,51 +69,51 @@ impl Default for Setup {
     }
 }
 
-/// A kind of server.
+/// A kind of server that benchmarks can start, such as Redis or Sprat with some configuration.
 pub trait System {
-    /// Its name, as rows have it.
+    /// Returns its name in results.
     fn name(&self) -> &str;
 
-    /// Whether it has anything of this kind to offer.
+    /// Whether it supports this durability.
     fn offers(&self, durability: Durability) -> bool;
 
-    /// Starts one, empty, and waits until it answers.
+    /// Starts an empty server, and waits until it answers.
     ///
     /// # Errors
     /// When it cannot be started.
     fn start(&self, setup: &Setup) -> Result<Box<dyn Server>>;
 }
 
-/// A running server, stopped when dropped.
+/// A running server. Dropping it kills its process.
 pub trait Server {
-    /// Its process.
+    /// Returns its process id.
     fn pid(&self) -> u32;
 
-    /// Opens connections to it.
+    /// Opens connections to the server.
     ///
     /// # Errors
     /// When they cannot be opened.
     fn connect(&self, connections: usize) -> Result<Box<dyn LoadTarget>>;
 
-    /// Kills it (SIGKILL), starts it again on the same data, and waits until it answers; returns
-    /// how long that took from its start.
+    /// Kills the server with SIGKILL, restarts it on the same data, and waits until it answers;
+    /// returns the time since the new start.
     ///
     /// # Errors
-    /// When it does not come back.
+    /// When it does not become ready.
     fn restart(&mut self) -> Result<Duration>;
 }
 
 /// Redis, from `redis-server` in `PATH`.
 #[derive(Clone, Copy, Debug)]
 pub struct Redis {
-    /// Over a unix socket instead of TCP.
+    /// Whether clients use a unix socket instead of TCP.
     pub unix: bool,
 }
 
-/// Redis with replicas, all in memory; a write is done when all of them have it (`WAIT`).
+/// Redis with replicas, all in memory; a write completes when all of them have it (`WAIT`).
 #[derive(Clone, Copy, Debug)]
 pub struct RedisReplicas {
-    /// Replicas: 1 or 3.
+    /// Number of replicas: 1 or 3.
     pub replicas: u8,
 }
 
@@ -217,9 +220,9 @@ impl System for RedisReplicas {
     }
 }
 
-/// A primary of Redis and its replicas.
+/// A running Redis primary with its replicas.
 struct RedisGroup {
-    // Killed before their folder goes.
+    // Dropped, and so killed, before the folder is removed.
     process: Process,
     _replicas: Vec<Process>,
     _folder: TempDir,
@@ -268,7 +271,7 @@ impl System for Memcached {
             .pair("-t", "1");
         arguments.pair("-m", (setup.memory_bytes >> 20).to_string()).pair("-I", "4m");
         if rustix::process::geteuid().is_root() {
-            arguments.pair("-u", "root"); // it refuses to be root unless told so
+            arguments.pair("-u", "root"); // without this, memcached does not run as root
         }
         let ready = Ready { question: b"mn\r\n", answer: b"MN" };
         let peer = Peer::Memcached(endpoint.clone());
@@ -276,6 +279,7 @@ impl System for Memcached {
     }
 }
 
+/// Makes a temporary folder for a server in `data`.
 pub(crate) fn own_folder(data: &Path, name: &str) -> Result<TempDir> {
     let prefix = format!("sprat-bench-{name}-");
     tempfile::Builder::new()
@@ -295,16 +299,16 @@ impl Arguments {
     }
 }
 
-/// How a server says that it is ready.
+/// The question by which to check that a server is ready, and the beginning of the answer.
 #[derive(Clone, Copy, Debug)]
 struct Ready {
     question: &'static [u8],
     answer: &'static [u8],
 }
 
-/// A peer's process and its folder.
+/// A running peer: its process and folder.
 struct LocalServer {
-    // Killed before its folder goes.
+    // Dropped, and so killed, before the folder is removed.
     process: Process,
     program: &'static str,
     arguments: Vec<OsString>,

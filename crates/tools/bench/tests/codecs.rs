@@ -1,12 +1,12 @@
-//! The peers' protocols, fed in pieces and fed nonsense.
+//! Decoding the peers' protocols from pieces, and from nonsense.
 
 use proptest::prelude::*;
 use sprat_bench::peers::memcached::Meta;
 use sprat_bench::peers::redis::Resp;
-use sprat_bench::peers::stream::{Asked, Codec, Decoded};
+use sprat_bench::peers::stream::{Codec, Decoded, PendingRequest};
 use sprat_measure::target::{Op, Outcome};
 
-const ASKED: Asked = Asked { tag: 0, read: true, request_bytes: 10 };
+const PENDING: PendingRequest = PendingRequest { tag: 0, read: true, request_bytes: 10 };
 
 fn resp(outcome: Outcome) -> Vec<u8> {
     match outcome {
@@ -30,12 +30,12 @@ fn meta(outcome: Outcome) -> Vec<u8> {
     }
 }
 
-/// Decodes `stream` as it grows byte by byte: every answer once, in order, and never more asked for
-/// than comes.
+/// Decodes `stream` as it grows byte by byte, and checks that every answer is decoded once, in
+/// order, and that the decoder never needs more bytes than there are.
 fn check(codec: &impl Codec, stream: &[u8], expected: &[Outcome]) {
     let (mut parsed, mut found) = (0, Vec::new());
     for end in 1..=stream.len() {
-        match codec.decode(&stream[parsed..end], &ASKED).expect("well formed") {
+        match codec.decode(&stream[parsed..end], &PENDING).expect("well formed") {
             Decoded::Reply { consumed, outcome } => {
                 assert_eq!(consumed, end - parsed, "an answer ends where its last byte is");
                 parsed = end;
@@ -62,15 +62,25 @@ proptest! {
 
     #[test]
     fn answers_survive_any_split(outcomes in outcomes()) {
-        check(&Resp, &outcomes.iter().flat_map(|&outcome| resp(outcome)).collect::<Vec<_>>(), &outcomes);
-        check(&Meta, &outcomes.iter().flat_map(|&outcome| meta(outcome)).collect::<Vec<_>>(), &outcomes);
+               let stream = |encode: fn(Outcome) -> Vec<u8>| -> Vec<u8> {
+                   outcomes.iter().flat_map(|&outcome| encode(outcome)).collect()
+               };
+               check(&Resp, &stream(resp), &outcomes);
+               check(&Meta, &stream(meta), &outcomes);
     }
 
     #[test]
-    fn nonsense_never_panics(input in prop::collection::vec(prop_oneof![any::<u8>(), Just(b'$'), Just(b'9'), Just(b'\r'), Just(b'\n')], 0..64)) {
-        for decoded in [Resp.decode(&input, &ASKED), Meta.decode(&input, &ASKED)] {
+       fn nonsense_never_panics(
+           input in prop::collection::vec(
+               prop_oneof![any::<u8>(), Just(b'$'), Just(b'9'), Just(b'\r'), Just(b'\n')],
+               0..64,
+           ),
+       ) {
+        for decoded in [Resp.decode(&input, &PENDING), Meta.decode(&input, &PENDING)] {
             match decoded {
-                Ok(Decoded::Reply { consumed, .. }) => prop_assert!((1..=input.len()).contains(&consumed)),
+                               Ok(Decoded::Reply { consumed, .. }) => {
+                                   prop_assert!((1..=input.len()).contains(&consumed));
+                               },
                 Ok(Decoded::Need(bytes)) => prop_assert!(bytes > input.len()),
                 Err(_) => {}
             }
@@ -90,10 +100,10 @@ fn malformed_answers_are_refused() {
         b"\r\n",
         &[b'x'; 5000],
     ] {
-        assert!(Resp.decode(bad, &ASKED).is_err(), "{bad:?}");
+        assert!(Resp.decode(bad, &PENDING).is_err(), "{bad:?}");
     }
     for bad in [&b"VA\r\n"[..], b"VA x\r\n", b"HDX\r\n", b"HD\n", b"VA 1\r\nabc", &[b'x'; 5000]] {
-        assert!(Meta.decode(bad, &ASKED).is_err(), "{bad:?}");
+        assert!(Meta.decode(bad, &PENDING).is_err(), "{bad:?}");
     }
 }
 

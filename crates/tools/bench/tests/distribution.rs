@@ -1,8 +1,9 @@
-//! Steps in a tail, what they come from, and the curves they are seen in: on distributions made to
-//! order.
+//! Finding and explaining steps in the tail, on synthetic distributions.
 
 use proptest::prelude::*;
-use sprat_bench::distribution::causes::{Apart, Cause, End, Evidence, Seen, Tally, Verdict, judge};
+use sprat_bench::distribution::causes::{
+    Cause, EndObservation, Evidence, Exclusion, PathEnd, Tally, Verdict, judge,
+};
 use sprat_bench::distribution::cliffs::{Cliff, find};
 use sprat_bench::distribution::sample::Samples;
 use sprat_chance::Chance;
@@ -15,7 +16,7 @@ fn normal(chance: &mut Chance) -> f64 {
     (-2.0 * chance.share().max(1e-300).ln()).sqrt() * (std::f64::consts::TAU * chance.share()).cos()
 }
 
-/// Shapes without a step, of a median of about `median` ns.
+/// Shapes of distributions without a step.
 #[derive(Clone, Copy, Debug)]
 enum Smooth {
     LogNormal(f64),
@@ -55,7 +56,11 @@ fn near(a: f64, b: f64, by: f64) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+       #![proptest_config(ProptestConfig {
+           cases: 48,
+           failure_persistence: None,
+           ..ProptestConfig::default()
+       })]
 
     #[test]
     fn a_smooth_tail_has_no_cliff(shape in smooth(), median in 300.0..60_000.0_f64, seed: u64) {
@@ -64,7 +69,8 @@ proptest! {
         prop_assert_eq!(find(&all), vec![]);
     }
 
-    /// A body, a thin heavy tail, and two steps: both are found, where they are and as large as they are, and no other.
+       /// With a body, a thin heavy tail and two steps, `find` returns both steps with their
+       /// positions and sizes, and no other.
     #[test]
     fn steps_are_found_where_they_are(
         median in 500.0..20_000.0_f64,
@@ -96,30 +102,39 @@ proptest! {
         prop_assert_eq!(found.len(), 2, "{:?} of {:?}", found, steps);
         for ((cliff, (at, _)), made) in found.iter().zip(steps).zip(made) {
             prop_assert!(near(cliff.at_ns as f64, at, 0.05), "{:?} at {}", cliff, at);
-            prop_assert!(near(cliff.count as f64, f64::from(made), 0.15), "{:?} of {}", cliff, made);
-            prop_assert!(near(cliff.share, cliff.count as f64 / f64::from(SAMPLES), 1e-9));
+                       let count = cliff.count as f64;
+                       prop_assert!(near(count, f64::from(made), 0.15), "{:?} of {}", cliff, made);
+                       prop_assert!(near(cliff.share, count / f64::from(SAMPLES), 1e-9));
             prop_assert!(cliff.from_ns <= cliff.at_ns && cliff.at_ns <= cliff.to_ns);
         }
     }
 
-    /// What a handful of operations did is no step.
+       /// A handful of operations is no step.
     #[test]
     fn a_few_operations_are_none(at in 20_000_u64..20_000_000, count in 1_u64..15, seed: u64) {
         let (mut all, mut random) = (Latencies::new(), Chance::new(seed));
-        (0..SAMPLES).for_each(|_| all.record(whole(Smooth::LogNormal(0.1).draw(1_000.0, &mut random))));
-        (0..count).for_each(|_| all.record(at));
+               let shape = Smooth::LogNormal(0.1);
+               (0..SAMPLES).for_each(|_| all.record(whole(shape.draw(1_000.0, &mut random))));
+               (0..count).for_each(|_| all.record(at));
         prop_assert_eq!(find(&all), vec![]);
     }
 
     #[test]
-    fn the_curves_are_those_of_the_samples(mut samples in prop::collection::vec(1_u64..5_000_000, 1..400), asked in 1_u64..5_000_000) {
+       fn the_curves_are_those_of_the_samples(
+           mut samples in prop::collection::vec(1_u64..5_000_000, 1..400),
+           at_ns in 1_u64..5_000_000,
+       ) {
         let mut all = Latencies::new();
         samples.iter().for_each(|&ns| all.record(ns));
         samples.sort_unstable();
         // Three digits: what is within 1/1000 may count on either side.
-        let share = |ns: f64| samples.iter().filter(|&&one| one as f64 > ns).count() as f64 / samples.len() as f64;
-        let beyond = all.beyond(asked);
-        prop_assert!(beyond <= share(asked as f64 * 0.998) + 1e-9 && beyond >= share(asked as f64 * 1.002) - 1e-9);
+               let share = |ns: f64| {
+                   let longer = samples.iter().filter(|&&one| one as f64 > ns).count();
+                   longer as f64 / samples.len() as f64
+               };
+        let beyond = all.beyond(at_ns);
+               prop_assert!(beyond <= share(at_ns as f64 * 0.998) + 1e-9);
+               prop_assert!(beyond >= share(at_ns as f64 * 1.002) - 1e-9);
         prop_assert!(all.beyond(0) == 1.0 && all.beyond(u64::MAX) == 0.0);
         let counts = all.counts();
         prop_assert!(counts.is_sorted_by_key(|one| one.0));
@@ -132,55 +147,80 @@ proptest! {
         }
     }
 
-    /// A cause is named for an end only when that end was held up for most of what was too much; and only what took the core
-    /// away sets an operation apart.
+       /// A cause is attributed to an end only if that end was held up for most of the excess time;
+       /// and only causes that take the core away exclude an operation.
     #[test]
     fn a_cause_is_borne_out(evidence in evidence()) {
         let cause = evidence.cause();
-        let most = |seen: Seen| seen.held_ns as f64 >= evidence.excess_ns as f64 / 2.0;
+               let most =
+                   |end: EndObservation| end.held_ns as f64 >= evidence.excess_ns as f64 / 2.0;
         let server = evidence.server.unwrap_or_default();
         match cause {
-            Cause::Retransmission => prop_assert!(evidence.resent > 0 && !most(evidence.client) && !most(server)),
-            Cause::Preemption(End::Client) => {
+                       Cause::Retransmission => {
+                           prop_assert!(evidence.resent > 0 && !most(evidence.client) && !most(server));
+                       },
+            Cause::Preemption(PathEnd::Client) => {
                 prop_assert!(most(evidence.client) && evidence.client.preempted > 0);
                 prop_assert!(evidence.client.missing_ns >= evidence.client.held_ns / 2);
             },
-            Cause::Preemption(End::Server) => prop_assert!(most(server) && server.preempted > 0 && server.missing_ns >= server.held_ns / 2),
-            Cause::Steal(End::Client) => prop_assert!(evidence.client.missing_ns >= evidence.client.held_ns / 2),
-            Cause::Steal(End::Server) => prop_assert!(server.missing_ns >= server.held_ns / 2),
+                       Cause::Preemption(PathEnd::Server) => {
+                           prop_assert!(most(server) && server.preempted > 0);
+                           prop_assert!(server.missing_ns >= server.held_ns / 2);
+                       },
+                       Cause::Steal(PathEnd::Client) => {
+                           prop_assert!(evidence.client.missing_ns >= evidence.client.held_ns / 2);
+                       },
+            Cause::Steal(PathEnd::Server) => prop_assert!(server.missing_ns >= server.held_ns / 2),
             Cause::Cleaner => prop_assert!(most(server) && evidence.cleaned_bytes > 0),
             Cause::Fault(_) => prop_assert!(evidence.client.faults + server.faults > 0),
-            Cause::Interrupt(End::Client) => prop_assert!(evidence.client.interrupts.is_some_and(|count| count > 0)),
-            Cause::Interrupt(End::Server) => prop_assert!(server.interrupts.is_some_and(|count| count > 0)),
-            Cause::Untold(_) | Cause::Round => prop_assert!(most(evidence.client) || most(server)),
-            Cause::Nothing => prop_assert!(!most(evidence.client) && !most(server)),
+                       Cause::Interrupt(PathEnd::Client) => {
+                           prop_assert!(evidence.client.interrupts.is_some_and(|count| count > 0));
+                       },
+                       Cause::Interrupt(PathEnd::Server) => {
+                           prop_assert!(server.interrupts.is_some_and(|count| count > 0));
+                       },
+                       Cause::Unknown(_) | Cause::LongIteration => {
+                           prop_assert!(most(evidence.client) || most(server));
+                       },
+            Cause::NeitherEnd => prop_assert!(!most(evidence.client) && !most(server)),
         }
-        // What sets more apart takes what the one before does, and nothing of the store's or the network's.
-        let taken = Apart::ALL.map(|apart| apart.takes(cause));
-        prop_assert!(taken.is_sorted() && !taken[0]);
-        if taken[2] {
+               // Each exclusion excludes what the one before it does, and nothing caused by the
+               // store or the network.
+               let excluded = Exclusion::ALL.map(|exclusion| exclusion.excludes(cause));
+               prop_assert!(excluded.is_sorted() && !excluded[0]);
+               if excluded[2] {
             prop_assert!(matches!(cause.verdict(), Verdict::Machine | Verdict::Kernel));
         }
     }
 
     #[test]
-    fn a_verdict_is_of_the_most(causes in prop::collection::vec(evidence().prop_map(|one| one.cause()), 0..60), beyond in 0.0..0.1_f64, alone in 0.0..0.1_f64) {
+       fn a_verdict_is_of_the_most(
+           causes in prop::collection::vec(evidence().prop_map(|one| one.cause()), 0..60),
+           beyond in 0.0..0.1_f64,
+           alone in 0.0..0.1_f64,
+       ) {
         let mut tally = Tally::default();
         causes.iter().for_each(|&cause| tally.add(cause));
         prop_assert_eq!(tally.count(), causes.len() as u64);
         let (verdict, share) = judge(&tally, beyond, alone);
         prop_assert!((0.0..=1.0 + 1e-9).contains(&share));
         let of = |verdict| causes.iter().filter(|cause| cause.verdict() == verdict).count();
-        let all = [Verdict::Machine, Verdict::Kernel, Verdict::Network, Verdict::Store, Verdict::Unexplained];
+               let all = [
+                   Verdict::Machine,
+                   Verdict::Kernel,
+                   Verdict::Network,
+                   Verdict::Store,
+                   Verdict::Unexplained,
+               ];
         let most = all.into_iter().map(of).max().unwrap_or(0);
         let by_meter = alone >= beyond / 2.0 && beyond > 0.0;
         prop_assert!(of(verdict) == most || (by_meter && verdict == Verdict::Machine));
     }
 }
 
-fn seen() -> impl Strategy<Value = Seen> {
+fn observation() -> impl Strategy<Value = EndObservation> {
     (0_u64..200, 0_u64..200, 0_u64..2, 0_u64..2, prop::option::of(0_u64..2)).prop_map(
-        |(held_ns, missing_ns, preempted, faults, interrupts)| Seen {
+        |(held_ns, missing_ns, preempted, faults, interrupts)| EndObservation {
             held_ns,
             missing_ns,
             preempted,
@@ -191,75 +231,88 @@ fn seen() -> impl Strategy<Value = Seen> {
 }
 
 fn evidence() -> impl Strategy<Value = Evidence> {
-    (1_u64..200, seen(), prop::option::of(seen()), prop::bool::weighted(0.1), 0_u64..2).prop_map(
-        |(excess_ns, client, server, resent, cleaned_bytes)| Evidence {
+    (
+        1_u64..200,
+        observation(),
+        prop::option::of(observation()),
+        prop::bool::weighted(0.1),
+        0_u64..2,
+    )
+        .prop_map(|(excess_ns, client, server, resent, cleaned_bytes)| Evidence {
             excess_ns,
             client,
             server,
             resent: u64::from(resent),
             cleaned_bytes,
-        },
-    )
+        })
 }
 
 #[test]
 fn what_a_hundred_microseconds_come_from() {
-    let held = |held_ns| Seen { held_ns, interrupts: Some(1), ..Seen::default() };
+    let held =
+        |held_ns| EndObservation { held_ns, interrupts: Some(1), ..EndObservation::default() };
     let at = |client, server| Evidence {
         excess_ns: 100_000,
         client,
         server: Some(server),
         ..Evidence::default()
     };
-    let quiet = Seen { interrupts: Some(0), ..Seen::default() };
+    let quiet = EndObservation { interrupts: Some(0), ..EndObservation::default() };
     let interrupted = held(90_000);
-    let stolen = Seen { missing_ns: 80_000, ..interrupted };
-    let preempted = Seen { preempted: 1, ..stolen };
+    let stolen = EndObservation { missing_ns: 80_000, ..interrupted };
+    let preempted = EndObservation { preempted: 1, ..stolen };
     for (evidence, cause, verdict) in [
-        (at(interrupted, quiet), Cause::Interrupt(End::Client), Verdict::Kernel),
-        (at(stolen, quiet), Cause::Steal(End::Client), Verdict::Machine),
-        (at(preempted, quiet), Cause::Preemption(End::Client), Verdict::Kernel),
-        // Switched at another time, and for too short: the account misses nothing of these.
+        (at(interrupted, quiet), Cause::Interrupt(PathEnd::Client), Verdict::Kernel),
+        (at(stolen, quiet), Cause::Steal(PathEnd::Client), Verdict::Machine),
+        (at(preempted, quiet), Cause::Preemption(PathEnd::Client), Verdict::Kernel),
+        // The thread was switched out at another time and briefly: it lost no time by that.
         (
-            at(Seen { preempted: 1, ..interrupted }, quiet),
-            Cause::Interrupt(End::Client),
+            at(EndObservation { preempted: 1, ..interrupted }, quiet),
+            Cause::Interrupt(PathEnd::Client),
             Verdict::Kernel,
         ),
-        (at(quiet, preempted), Cause::Preemption(End::Server), Verdict::Kernel),
-        (at(quiet, stolen), Cause::Steal(End::Server), Verdict::Machine),
+        (at(quiet, preempted), Cause::Preemption(PathEnd::Server), Verdict::Kernel),
+        (at(quiet, stolen), Cause::Steal(PathEnd::Server), Verdict::Machine),
         (
-            at(Seen { held_ns: 90_000, ..quiet }, quiet),
-            Cause::Untold(End::Client),
+            at(EndObservation { held_ns: 90_000, ..quiet }, quiet),
+            Cause::Unknown(PathEnd::Client),
             Verdict::Machine,
         ),
         (
-            at(quiet, Seen { held_ns: 90_000, interrupts: None, ..quiet }),
-            Cause::Round,
+            at(quiet, EndObservation { held_ns: 90_000, interrupts: None, ..quiet }),
+            Cause::LongIteration,
             Verdict::Unexplained,
         ),
-        // The server waits for a lock that the client has, and the client was interrupted.
+        // The server waits for a lock of the client, and the client was interrupted.
         (
-            at(Seen { held_ns: 60_000, ..interrupted }, Seen { held_ns: 95_000, ..quiet }),
-            Cause::Interrupt(End::Client),
+            at(
+                EndObservation { held_ns: 60_000, ..interrupted },
+                EndObservation { held_ns: 95_000, ..quiet },
+            ),
+            Cause::Interrupt(PathEnd::Client),
             Verdict::Kernel,
         ),
-        (at(quiet, quiet), Cause::Nothing, Verdict::Unexplained),
+        (at(quiet, quiet), Cause::NeitherEnd, Verdict::Unexplained),
         (Evidence { cleaned_bytes: 1, ..at(quiet, interrupted) }, Cause::Cleaner, Verdict::Store),
         (Evidence { resent: 1, ..at(quiet, quiet) }, Cause::Retransmission, Verdict::Network),
-        (Evidence { resent: 1, ..at(quiet, stolen) }, Cause::Steal(End::Server), Verdict::Machine),
+        (
+            Evidence { resent: 1, ..at(quiet, stolen) },
+            Cause::Steal(PathEnd::Server),
+            Verdict::Machine,
+        ),
     ] {
         assert_eq!((evidence.cause(), cause.verdict()), (cause, verdict), "{evidence:?}");
     }
 }
 
-/// Ten usual operations and one for each of five causes.
+/// Ten ordinary operations and one for each of five causes.
 #[test]
 fn what_hit_an_operation_sets_it_apart() {
     let causes = [
-        Cause::Preemption(End::Client),
-        Cause::Steal(End::Server),
-        Cause::Interrupt(End::Client),
-        Cause::Interrupt(End::Server),
+        Cause::Preemption(PathEnd::Client),
+        Cause::Steal(PathEnd::Server),
+        Cause::Interrupt(PathEnd::Client),
+        Cause::Interrupt(PathEnd::Server),
         Cause::Cleaner,
     ];
     let mut samples = Samples::default();
@@ -268,23 +321,29 @@ fn what_hit_an_operation_sets_it_apart() {
         samples.latencies.record(number * 10_000);
         samples.examined.push((number * 10_000, cause));
     }
-    let left = |apart| {
-        samples.without(apart).counts().into_iter().map(|(ns, _)| ns / 10_000).collect::<Vec<_>>()
+    let left = |exclusion| {
+        samples
+            .without(exclusion)
+            .counts()
+            .into_iter()
+            .map(|(ns, _)| ns / 10_000)
+            .collect::<Vec<_>>()
     };
-    assert_eq!(left(Apart::Nothing), [0, 1, 2, 3, 4, 5]);
-    assert_eq!(left(Apart::Core), [0, 3, 4, 5]);
-    assert_eq!(left(Apart::Interrupts), [0, 5]);
-    assert_eq!(Apart::ALL.map(|apart| samples.share(apart)), [0.0, 2.0 / 15.0, 4.0 / 15.0]);
+    assert_eq!(left(Exclusion::Nothing), [0, 1, 2, 3, 4, 5]);
+    assert_eq!(left(Exclusion::Core), [0, 3, 4, 5]);
+    assert_eq!(left(Exclusion::Interrupts), [0, 5]);
+    assert_eq!(Exclusion::ALL.map(|one| samples.share(one)), [0.0, 2.0 / 15.0, 4.0 / 15.0]);
     assert!(samples.is_sound());
-    samples.examined.push((70_000, Cause::Nothing));
+    samples.examined.push((70_000, Cause::NeitherEnd));
     assert!(!samples.is_sound(), "an operation that was never counted");
 }
 
-/// A server that cannot tell leaves a step unexplained, unless the machine makes as many by itself.
+/// If the server's observation is missing, a step is unexplained, unless the machine by itself
+/// makes as many.
 #[test]
 fn the_meter_speaks_where_nobody_else_can() {
     let mut tally = Tally::default();
-    (0..10).for_each(|_| tally.add(Cause::Nothing));
+    (0..10).for_each(|_| tally.add(Cause::NeitherEnd));
     assert_eq!(judge(&tally, 0.01, 0.001), (Verdict::Unexplained, 1.0));
     assert_eq!(judge(&tally, 0.01, 0.008).0, Verdict::Machine);
     (0..11).for_each(|_| tally.add(Cause::Cleaner));
@@ -306,7 +365,7 @@ fn only_the_tail_has_cliffs() {
     }
     assert_eq!(find(&all), vec![]);
     assert_eq!(find(&Latencies::new()), vec![]);
-    // What a heavy tail has behind a step is no second one.
+    // The heavy tail after a step is not a second step.
     let (mut heavy, mut random) = (Latencies::new(), Chance::new(2));
     for number in 0..SAMPLES {
         heavy.record(whole(match number % 100 {
@@ -316,7 +375,7 @@ fn only_the_tail_has_cliffs() {
         }));
     }
     assert_eq!(find(&heavy).len(), 1, "{:?}", find(&heavy));
-    // And one far off is found even if it has nothing but itself.
+    // A step far from the body is found even if nothing else is in the tail.
     (0..100).for_each(|_| all.record(1_000_000));
     let [Cliff { at_ns, count: 100, .. }] = find(&all)[..] else { panic!("{:?}", find(&all)) };
     assert!(near(at_ns as f64, 1e6, 0.002));

@@ -1,4 +1,4 @@
-//! What is said with the peers of the calculator.
+//! The protocol with the peers of `bench grape`.
 
 use std::path::Path;
 

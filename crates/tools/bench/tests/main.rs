@@ -1,5 +1,5 @@
-//! All integration tests of the crate, as one program: each program is linked with all that the
-//! crate stands on.
+//! All integration tests of the crate, in one program, since every test program is linked with all
+//! dependencies.
 //! `cargo test -p sprat-bench --test bench NAME::` runs those of one file.
 
 mod codecs;

@@ -1,6 +1,6 @@
-//! Sprat under the generator's load, against a real server in this process.
+//! Loads on Sprat, with a real server in this process.
 
-use sprat_bench::ours::{Connection, Sockets, connect, forget};
+use sprat_bench::ours::{Connection, Sockets, connect, drop_table};
 use sprat_client::{Client, Condition, Mode, Options};
 use sprat_measure::load::{LoadPlan, Workload, preload, run};
 use sprat_measure::target::{LoadTarget, Wait};
@@ -42,7 +42,7 @@ fn count_failures(target: &mut Connection, clients: usize, depth: usize, wait: W
     measured.failures()
 }
 
-fn reach(coordinator: String) -> Options {
+fn client_options(coordinator: String) -> Options {
     Options { coordinator, timeout: Duration::from_secs(5), ..Options::default() }
 }
 
@@ -50,7 +50,7 @@ fn reach(coordinator: String) -> Options {
 fn every_way_to_connect_reads_what_it_wrote() {
     for listen in ["fast+udp:host=127.0.0.1,port=0", "tcp:host=127.0.0.1,port=0"] {
         let (server, _folder) = server(listen);
-        let options = reach(server.coordinator.to_string());
+        let options = client_options(server.coordinator.to_string());
         for (connections, sockets, depth, wait) in [
             (1, Sockets::Each, 1, Wait::Spin),
             (1, Sockets::Each, 1, Wait::Sleep),
@@ -69,8 +69,8 @@ fn every_way_to_connect_reads_what_it_wrote() {
                 "{listen} {connections} {depth}"
             );
         }
-        forget(&options).expect("the table dropped");
-        assert!(forget(&options).is_err(), "there is nothing left to drop");
+        drop_table(&options).expect("the table dropped");
+        assert!(drop_table(&options).is_err(), "there is nothing left to drop");
         server.stop().expect("an orderly end");
     }
 }
@@ -78,7 +78,7 @@ fn every_way_to_connect_reads_what_it_wrote() {
 #[test]
 fn a_key_that_is_missing_is_a_miss_and_no_error() {
     let (server, _folder) = server("fast+udp:host=127.0.0.1,port=0");
-    let options = reach(server.coordinator.to_string());
+    let options = client_options(server.coordinator.to_string());
     let mut target = connect(&options, 1, Sockets::Each, Mode::Adaptive).expect("a connection");
     let plan = LoadPlan {
         warm_up: Duration::ZERO,
@@ -100,7 +100,8 @@ fn a_key_that_is_missing_is_a_miss_and_no_error() {
 fn a_request_is_stamped_where_it_passes_from_room_to_room() {
     for listen in ["fast+udp:host=127.0.0.1,port=0", "tcp:host=127.0.0.1,port=0"] {
         let (server, _folder) = server(listen);
-        let mut client = Client::connect(&reach(server.coordinator.to_string())).expect("a client");
+        let mut client =
+            Client::connect(&client_options(server.coordinator.to_string())).expect("a client");
         let table = client.create_table("t").expect("a table").0;
         let value = vec![7; 100_000];
         let put = Request::Write { table, key: b"k", value: &value, condition: Condition::None };
@@ -132,7 +133,7 @@ fn a_request_is_stamped_where_it_passes_from_room_to_room() {
             counters.iter().find(|counter| counter.name == name).expect("a timed server").value
         };
         assert!(value("requests_timed_total") >= 2 && value("request_p50_ns") > 0);
-        // The second request was stamped in stages.
+        // The second request was timed in stages.
         assert!(value("request_rpc_p50_ns") > 0 && value("thread_ran_ns_total") > 0);
         server.stop().expect("an orderly end");
     }
@@ -145,5 +146,5 @@ fn nobody_there_is_an_error_within_its_time() {
         .local_addr()
         .expect("its address");
     let coordinator = format!("tcp:host=127.0.0.1,port={}", free.port());
-    assert!(connect(&reach(coordinator), 1, Sockets::Each, Mode::Sleep).is_err());
+    assert!(connect(&client_options(coordinator), 1, Sockets::Each, Mode::Sleep).is_err());
 }

@@ -1,4 +1,4 @@
-//! Real peers on loopback, where they are installed, and the echoes.
+//! Real peers on the loopback interface, if they are installed, and the echoes.
 
 use std::time::Duration;
 
@@ -16,8 +16,8 @@ const SYSTEMS: [(&dyn System, &str); 3] = [
     (&Memcached, "memcached"),
 ];
 
-/// The peers installed here. The project's setup script installs all; elsewhere their tests say
-/// that they did nothing.
+/// Returns the installed peers. The project's setup script installs all; on other machines their
+/// tests print that they did nothing.
 fn installed() -> Vec<&'static dyn System> {
     let found = SYSTEMS.into_iter().filter(|(_, program)| {
         let known = std::process::Command::new(program).arg("--version").output().is_ok();

@@ -1,4 +1,4 @@
-//! How figures are printed.
+//! How figures and reports are printed.
 
 use sprat_bench::basic::PUBLISHED;
 use sprat_measure::goals::{Goal, Row, table, verdict};
@@ -8,8 +8,8 @@ use sprat_measure::report::{Report, write_json};
 use sprat_measure::{machine::Machine, table::Table};
 use sprat_units::{figure, html::escape};
 
-/// [MMS]'s bandwidths follow from its averages if its KB are 1,000 B and its MB/s are MiB/s: what
-/// our columns assume.
+/// The bandwidths in [MMS] follow from its averages if its KB are 1,000 B and its MB/s are MiB/s,
+/// which our columns assume.
 #[test]
 fn published_bandwidths_follow_from_published_averages() {
     for line in PUBLISHED {

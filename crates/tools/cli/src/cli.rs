@@ -1,4 +1,4 @@
-//! The one table of commands, from which help, completions and man pages come.
+//! The table of commands. clap generates the help, the completions and the man pages from it.
 
 use crate::bench::BenchCommand;
 use crate::bench::basic::ClusterPerfArgs;
@@ -117,7 +117,7 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// Runs it; gives what the process ends with.
+    /// Runs the command and returns the process's exit code.
     pub(crate) fn run(&self) -> Result<ExitCode> {
         match self {
             Self::Server(args) => store::server::server(args),

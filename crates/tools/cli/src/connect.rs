@@ -1,4 +1,4 @@
-//! How a command finds the cluster.
+//! The flags that name a cluster, and connecting to it.
 
 use crate::meta::key::IdentityArgs;
 use crate::quantity;
@@ -26,7 +26,13 @@ pub(crate) struct Connect {
     pub(super) local: Option<String>,
 
     /// Give up on an operation after this long, such as 500ms or 1m.
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = quantity::operation_timeout, global = true)]
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "10s",
+        value_parser = quantity::operation_timeout,
+        global = true
+    )]
     pub(super) timeout: Duration,
 
     #[command(flatten)]
@@ -34,10 +40,14 @@ pub(crate) struct Connect {
 }
 
 impl Connect {
-    /// The same for a client, which waits by sleeping: a command is one of many on the machine.
+    /// Returns the client options that the flags describe, with the identity loaded from its
+    /// file.
+    /// The client sleeps while it waits for answers, since a command shares the machine with
+    /// other
+    /// processes.
     ///
     /// # Errors
-    /// When the identity cannot be read.
+    /// [`FileError`] when the identity's file cannot be read.
     pub(crate) fn options(&self) -> Result<Options, FileError> {
         Ok(Options {
             coordinator: self.coordinator.clone(),
@@ -50,10 +60,10 @@ impl Connect {
     }
 }
 
-/// Where a coordinator listens unless told.
+/// Locator at which a coordinator listens by default.
 pub(crate) const DEFAULT_COORDINATOR: &str = "tcp:host=127.0.0.1,port=11100";
 
-/// Connects as the flags say. A command waits by sleeping: it is one of many on the machine.
+/// Connects to the cluster that the flags name.
 pub(crate) fn connect(args: &Connect) -> Result<Client> {
     Ok(Client::connect(&args.options()?)?)
 }

@@ -1,43 +1,43 @@
-//! What the process ends with.
+//! Exit codes, and the code of each error. Scripts depend on them.
 
 use sprat_client::Error;
 use sprat_flow::copy::Error as CopyError;
 use sprat_flow::file::DestinationError;
 
-/// Exit code: the object or table is not there.
+/// Exit code: the object or table does not exist.
 pub(crate) const NOT_FOUND: u8 = 3;
 
-/// Exit code: a condition did not hold.
+/// Exit code: a condition of the operation did not hold.
 pub(crate) const CONFLICT: u8 = 4;
 
-/// Exit code: no answer in time, or nobody there.
+/// Exit code: no answer in time, or no server at the address.
 pub(crate) const UNREACHABLE: u8 = 5;
 
-/// Exit code: done, but some items had to be left out.
+/// Exit code: the command is done, but had to leave some items out.
 pub(crate) const INCOMPLETE: u8 = 6;
 
-/// Exit code: done, but the network box did not keep up.
+/// Exit code: the command is done, but the network box did not keep up.
 pub(crate) const BEHIND: u8 = 7;
 
-/// Exit code: the other end does not give it to us, or we cannot know who it is.
+/// Exit code: the other end denies access, or cannot prove its identity.
 pub(crate) const DENIED: u8 = 8;
 
-/// Exit code: the source changes while it is fetched.
+/// Exit code: the source changed while it was fetched.
 pub(crate) const CHANGED: u8 = 9;
 
-/// Exit code: what comes is not what was sent, or makes no sense.
+/// Exit code: the received data is corrupt, or violates the protocol.
 pub(crate) const CORRUPT: u8 = 10;
 
-/// Exit code: the destination cannot be written: the disk is full, or nobody may.
+/// Exit code: the destination cannot be written: the disk is full, or permission is missing.
 pub(crate) const UNWRITABLE: u8 = 11;
 
-/// Exit code: interrupted, as of a process that Ctrl-C ends.
+/// Exit code: interrupted, the code of a process that Ctrl-C ended.
 pub(crate) const INTERRUPTED: u8 = 130;
 
-/// What the process ends with after an error: 1, unless a program may want to tell it apart.
+/// Returns the exit code for an error: 1, unless a script may want to recognize that error.
 pub(crate) fn exit_code(error: &anyhow::Error) -> u8 {
     if let Some(error) = error.downcast_ref::<CopyError>() {
-        return of_copy(error);
+        return copy_exit_code(error);
     }
     if let Some(stopped) = error.downcast_ref::<sprat_grape::Stopped>() {
         return stopped.code;
@@ -61,12 +61,13 @@ pub(crate) fn exit_code(error: &anyhow::Error) -> u8 {
     }
 }
 
-/// What the process ends with after an error of a copy.
-fn of_copy(error: &CopyError) -> u8 {
+/// Returns the exit code for an error of a copy.
+fn copy_exit_code(error: &CopyError) -> u8 {
     match error {
         CopyError::Usage(_) | CopyError::Destination(DestinationError::NoName(_)) => 2,
-        // What a server does not take, and why: no such folder there, one of that name, not for us,
-        // no room.
+        // A server refused an upload: the folder does not exist, the name is taken, access
+        // is
+        // denied, or the disk is full.
         CopyError::Refused { status, .. } => match status {
             404 => NOT_FOUND,
             409 | 412 => CONFLICT,

@@ -26,29 +26,29 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let command = match Cli::try_parse() {
         Ok(cli) => cli.command,
-        Err(shown) => return show(&shown),
+        Err(error) => return print_parse_error(&error),
     };
     match command.run() {
         Ok(code) => code,
-        // A reader that has seen enough, such as `head`.
+        // A reader such as `head` closes the pipe when it has read enough.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            let told = output::told(&error);
-            let lines: Vec<_> = told.lines().map(sprat_flow::escape_controls).collect();
+            let text = output::describe_error(&error);
+            let lines: Vec<_> = text.lines().map(sprat_flow::escape_controls).collect();
             eprintln!("sprat: {}", lines.join("\n"));
             ExitCode::from(exit::exit_code(&error))
         }
     }
 }
 
-/// Prints help, the version, or what is wrong with the arguments.
-fn show(shown: &clap::Error) -> ExitCode {
-    match shown.print() {
+/// Prints the help, the version, or an error in the arguments: clap returns all three as errors.
+fn print_parse_error(parse_error: &clap::Error) -> ExitCode {
+    match parse_error.print() {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
             eprintln!("sprat: cannot write to standard output: {error}");
             ExitCode::FAILURE
         }
-        _ => u8::try_from(shown.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from),
+        _ => u8::try_from(parse_error.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from),
     }
 }
 

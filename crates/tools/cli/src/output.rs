@@ -1,4 +1,4 @@
-//! What commands print.
+//! Printing to standard output: lines, bytes and JSON, with write errors reported.
 
 use anyhow::{Context as _, Result};
 use sprat_client::Number;
@@ -9,8 +9,8 @@ pub(crate) fn print_json(value: &serde_json::Value) -> Result<()> {
     print_line(&value.to_string())
 }
 
-/// Prints a description that comes with the program, or the names of all of them with what each is
-/// about.
+/// Prints the text of a description that is built into the program, as `(name, toml)`; without
+/// `one`, lists the names of `all` with a line about each.
 pub(crate) fn print_ready<'a>(
     one: Option<(&str, &str)>,
     all: impl IntoIterator<Item = (&'a str, String)>,
@@ -32,18 +32,19 @@ pub(crate) fn print_ready<'a>(
     }
 }
 
-/// Prints a line; a closed pipe is an error, not a panic.
+/// Prints a line. Returns an error for a closed pipe, where `println!` would panic.
 pub(crate) fn print_line(line: &str) -> Result<()> {
     write_line(line).context("cannot write to standard output")
 }
 
-/// Prints a line, as [`print_line`] does, for what reports the error of the system by itself.
+/// Prints a line as [`print_line`] does, and returns the bare system error to callers that add
+/// their own context.
 pub(crate) fn write_line(line: &str) -> io::Result<()> {
     write_bytes(&[line, "\n"].concat().into_bytes())
 }
 
-/// Prints bytes as they are. They have left when this returns: what is still buffered when a
-/// process ends is lost in silence if it cannot be written.
+/// Prints bytes unchanged, and flushes them: if they stayed buffered until the process ends, an
+/// error in writing them would go unnoticed.
 pub(crate) fn print_bytes(bytes: &[u8]) -> Result<()> {
     write_bytes(bytes).context("cannot write to standard output")
 }
@@ -53,7 +54,7 @@ fn write_bytes(bytes: &[u8]) -> io::Result<()> {
     out.write_all(bytes).and_then(|()| out.flush())
 }
 
-/// Adds a counter's number to a JSON object, as `number`.
+/// Adds a counter's value to a JSON object as `number`; adds nothing for `None`.
 pub(crate) fn json_number(
     object: &mut serde_json::Map<String, serde_json::Value>,
     number: Option<Number>,
@@ -66,7 +67,7 @@ pub(crate) fn json_number(
     object.insert("number".to_owned(), number);
 }
 
-/// Adds bytes to a JSON object: as `NAME` where they are UTF-8, as `NAME_base64` where not.
+/// Adds bytes to a JSON object: as `NAME` if they are UTF-8, as `NAME_base64` otherwise.
 pub(crate) fn json_bytes(
     object: &mut serde_json::Map<String, serde_json::Value>,
     name: &str,
@@ -82,8 +83,9 @@ pub(crate) fn json_bytes(
     };
 }
 
-/// The error with its causes; those that its own words end with already are not said twice.
-pub(crate) fn told(error: &anyhow::Error) -> String {
+/// Returns the error's message followed by its causes. Leaves out a cause with which the text so
+/// far already ends.
+pub(crate) fn describe_error(error: &anyhow::Error) -> String {
     let mut text = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {
         if !text.ends_with(&cause) {

@@ -3,11 +3,11 @@
 use indicatif::{ProgressBar, ProgressStyle};
 use sprat_transfer::Progress;
 
-/// Items between two updates: drawing costs more than an item.
-const EVERY: u64 = 64;
+/// Items between two updates of the bar, since drawing costs more than an item.
+const UPDATE_INTERVAL: u64 = 64;
 
-/// A bar with bytes, rate and time left where the end is known; a count where not. Shown on a
-/// terminal only.
+/// A progress bar with bytes, rate and time left if the total is known, and a count otherwise.
+/// It appears on terminals only.
 pub(super) struct Bar {
     bar: ProgressBar,
 }
@@ -31,7 +31,7 @@ impl Bar {
     }
 
     pub(super) fn show(&self, progress: &Progress) {
-        if progress.items.is_multiple_of(EVERY) {
+        if progress.items.is_multiple_of(UPDATE_INTERVAL) {
             let position = if progress.total_bytes.is_some() {
                 progress.consumed_bytes
             } else {

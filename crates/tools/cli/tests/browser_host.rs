@@ -142,7 +142,9 @@ fn what_is_asked_for_arrives_verified_and_never_over_another_file() {
     let (_share, url) = share(source.path(), Pace::Off);
     let mut host = Host::start(folder.path());
     for (id, name) in [("1", "a b.tar.gz"), ("2", "a b (1).tar.gz")] {
-        host.send(&json!({ "type": "start", "id": id, "source": format!("{url}/a%20b.tar.gz?download=sprat") }));
+        host.send(&json!({
+            "type": "start", "id": id, "source": format!("{url}/a%20b.tar.gz?download=sprat"),
+        }));
         let opened = host.until("opened");
         assert_eq!(
             (&opened["id"], &opened["name"], &opened["verified"]),
@@ -291,7 +293,11 @@ fn many_wait_for_their_turn_and_too_many_are_refused() {
 fn nonsense_is_refused_and_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let mut host = Host::without_hello(folder.path());
-    let start = |name: &str, source: &str| json!({ "type": "start", "id": "1", "source": source, "name": name });
+    let start = |name: &str, source: &str| {
+        json!({
+            "type": "start", "id": "1", "source": source, "name": name,
+        })
+    };
     for request in [
         json!({ "type": "show", "id": "1" }),
         json!({ "type": "hello", "protocol": 2 }),

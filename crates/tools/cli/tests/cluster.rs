@@ -216,7 +216,8 @@ fn what_was_acknowledged_survives_servers() {
             let until = Instant::now() + Duration::from_secs(3);
             let (done, longest) = write(&mut client, &tables, &mut known, &mut random, until);
             eprintln!(
-                "{durability}, kill {kill} of server {victim}: {done} writes, longest gap {longest:?}"
+                "{durability}, kill {kill} of server {victim}: {done} writes, longest gap \
+                 {longest:?}"
             );
             check(&mut client, &tables, &known);
             cluster.start_server(victim);

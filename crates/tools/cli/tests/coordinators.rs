@@ -243,7 +243,8 @@ fn coordinators_are_killed_and_clients_notice_nothing() {
         pause(Duration::from_millis(700)); // longer than any lease of before
         let gap = writer.goes_on();
         eprintln!(
-            "kill {kill}: {next} leads {took:?} after {leader} was killed; longest time without an acknowledged write {gap:?}, \
+            "kill {kill}: {next} leads {took:?} after {leader} was killed; longest time without \
+             an acknowledged write {gap:?}, \
              {before:?} before"
         );
         let url = cluster.etcd.url.clone();
@@ -311,7 +312,8 @@ fn etcd_is_away_for_a_while() {
     assert_eq!(cluster.server_ids(), servers, "none was taken for dead");
     cluster.client().create_table("one more").expect("it goes on");
     eprintln!(
-        "longest time without an acknowledged write: etcd away for 0.3 s {short:?}, for 6 s {long:?}"
+        "longest time without an acknowledged write: etcd away for 0.3 s {short:?}, for 6 s \
+         {long:?}"
     );
     writer.finish();
 }

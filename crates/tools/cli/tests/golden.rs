@@ -25,7 +25,8 @@ fn golden(name: &str, text: &str) {
         let differs = expected.lines().zip(text.lines()).position(|(one, other)| one != other);
         let line = differs.unwrap_or_else(|| expected.lines().count().min(text.lines().count()));
         panic!(
-            "{} differs from line {} on:\n  on file: {:?}\n  now:     {:?}\nall of it now:\n{text}\n\
+            "{} differs from line {} on:\n  on file: {:?}\n  now:     {:?}\nall of it \
+             now:\n{text}\n\
              if that is right: UPDATE_GOLDEN=1 cargo test -p sprat-cli --test cli golden::",
             path.display(),
             line + 1,
@@ -212,7 +213,8 @@ fn mistakes_are_explained() {
         "server --durability always",
         "server --idle never",
         "server -r 8",
-        "server -C tcp:host=127.0.0.1,port=9 -L fast+udp:host=127.0.0.1,port=0 -r 2 --durability none --memory 1G --disk 1G",
+        "server -C tcp:host=127.0.0.1,port=9 -L fast+udp:host=127.0.0.1,port=0 -r 2 --durability \
+         none --memory 1G --disk 1G",
         "server --with-coordinator",
         "table rename users people",
         "bench basic --seconds soon",
@@ -330,7 +332,8 @@ fn racks_are_told() {
         "rack plan tests/golden/fat.toml",
         "rack plan tests/golden/trunk.toml",
         "rack simulate mms-cube --requests 1000",
-        "rack simulate mms-5 --pattern incast --requests 219 --answer 20kB --forwarding store-and-forward",
+        "rack simulate mms-5 --pattern incast --requests 219 --answer 20kB --forwarding \
+         store-and-forward",
         "rack simulate mms-5 --requests 100 --answer 1MB --json",
         "rack plan nothing",
         "rack plan tests/golden/no-plan.toml",

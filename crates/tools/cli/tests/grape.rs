@@ -292,7 +292,8 @@ fn bodies_keep_their_energy_and_go_on_from_a_snapshot() {
     let folder = folder();
     for scheme in ["hermite", "leapfrog --step 0.0005"] {
         let line = format!(
-            "grape nbody --bodies 64 --softening 0.05 --until 0.2 --every 0.1 --json --scheme {scheme}"
+            "grape nbody --bodies 64 --softening 0.05 --until 0.2 --every 0.1 --json --scheme \
+             {scheme}"
         );
         let told = within(&folder, &format!("{line} --snapshots run.npy --picture p.svg"));
         let lines: Vec<Value> =

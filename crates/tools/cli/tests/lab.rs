@@ -43,7 +43,8 @@ fn it_runs_for_as_long_as_it_was_told() {
     alone(|| {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("box.toml");
-        let text = "[line]\ndelay = \"10ms\"\n[[port]]\nopen = \"tap:a0\"\n[[port]]\nopen = \"tap:b0,mtu=9000\"\n";
+        let text = "[line]\ndelay = \"10ms\"\n[[port]]\nopen = \"tap:a0\"\n[[port]]\nopen = \
+            \"tap:b0,mtu=9000\"\n";
         std::fs::write(&path, text).expect("written");
         let config = path.to_str().expect("text");
         let ran = run(&[

@@ -133,7 +133,8 @@ fn a_terminal_shows_a_box_and_is_given_back() {
     let state = test.state();
     // A terminal of a known size, whose settings are compared afterwards.
     let command = format!(
-        "stty rows 40 cols 120; stty -g > {before}; timeout --foreground 60 {program} lab watch --every 200ms --state {state}; echo code $?; stty -g > {after}",
+        "stty rows 40 cols 120; stty -g > {before}; timeout --foreground 60 {program} lab watch \
+         --every 200ms --state {state}; echo code $?; stty -g > {after}",
         before = test.path("before"),
         after = test.path("after"),
     );
@@ -198,7 +199,8 @@ impl Test {
             return None;
         }
         let folder = tempfile::tempdir().expect("a directory");
-        let text = "name = \"x\"\n[host.left]\n[host.right]\n[box.wan]\nports = [\"left\", \"right\"]\nline = { delay = \"20ms\" }\n";
+        let text = "name = \"x\"\n[host.left]\n[host.right]\n[box.wan]\nports = [\"left\", \
+            \"right\"]\nline = { delay = \"20ms\" }\n";
         std::fs::write(folder.path().join("lab.toml"), text).expect("written");
         Some(Self { name: format!("s{}-{what}", std::process::id()), folder })
     }

@@ -11,7 +11,8 @@ use support::racks::{Rack, text};
 fn describe(rack: &Rack, yaml: &str) {
     let more = format!(
         "[cassandra]\nreplication = 2\ntokens = 2\nyaml = {{ {yaml} }}\n\
-         java = [\"-Dcassandra.skip_wait_for_gossip_to_settle=0\", \"-Dcassandra.ring_delay_ms=2000\"]\n"
+         java = [\"-Dcassandra.skip_wait_for_gossip_to_settle=0\", \
+         \"-Dcassandra.ring_delay_ms=2000\"]\n"
     );
     rack.describe(2, &more);
 }

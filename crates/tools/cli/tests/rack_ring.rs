@@ -17,7 +17,8 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const KEYS: &str = "300";
 
 const MORE: &str = "[cassandra]\nreplication = 2\ntokens = 4\n\
-    java = [\"-Dcassandra.skip_wait_for_gossip_to_settle=0\", \"-Dcassandra.ring_delay_ms=4000\"]\n";
+    java = [\"-Dcassandra.skip_wait_for_gossip_to_settle=0\", \
+    \"-Dcassandra.ring_delay_ms=4000\"]\n";
 
 /// Who is on the ring, all of them up and normal.
 fn ring(rack: &Rack) -> Vec<String> {

@@ -8,7 +8,8 @@ use support::racks::{Rack, text};
 
 /// One replica: two replicas need three servers, so that after a death no write would be
 /// acknowledged and no recovery would end.
-const MORE: &str = "[etcd]\n[store]\ncoordinators = [\"c0-n1\", \"c0-n2\"]\nmemory = \"128MB\"\ndisk = \"512MB\"\nreplicas = 1\n\
+const MORE: &str = "[etcd]\n[store]\ncoordinators = [\"c0-n1\", \"c0-n2\"]\nmemory = \
+    \"128MB\"\ndisk = \"512MB\"\nreplicas = 1\n\
     arguments = [\"--idle\", \"sleep\"]\n";
 
 /// A command of whoever runs the rack, where its hosts are neighbours.

@@ -67,7 +67,8 @@ fn what_is_advised_is_tried_and_taken_back() {
         .filter(|tools| tools.join("cassandra/lib").exists() && tools.join("ansible").exists())
     else {
         return skip(
-            "tuning a real rack: Cassandra's jars or Ansible are not here (scripts/setup fetches them)",
+            "tuning a real rack: Cassandra's jars or Ansible are not here (scripts/setup fetches \
+             them)",
         );
     };
     if !sprat_lab::hosts::missing_privileges().is_empty() {
@@ -75,9 +76,12 @@ fn what_is_advised_is_tried_and_taken_back() {
     }
     let name = format!("t{}", std::process::id());
     let toml = format!(
-        "name = \"{name}\"\n[server]\ncores = 2\nmemory = \"2GiB\"\ndisks = [\"10GB\"]\nport-rate = \"1Gb/s\"\n[chassis]\nservers = 1\n\
-         [cassandra]\nreplication = 1\ntokens = 4\nheap = \"300MiB\"\nyaml = {{ concurrent_reads = 99 }}\n\
-         java = [\"-Dcassandra.skip_wait_for_gossip_to_settle=0\", \"-Dcassandra.ring_delay_ms=0\"]\n"
+        "name = \"{name}\"\n[server]\ncores = 2\nmemory = \"2GiB\"\ndisks = [\"10GB\"]\nport-rate \
+         = \"1Gb/s\"\n[chassis]\nservers = 1\n\
+         [cassandra]\nreplication = 1\ntokens = 4\nheap = \"300MiB\"\nyaml = \
+         {{ concurrent_reads = 99 }}\n\
+         java = [\"-Dcassandra.skip_wait_for_gossip_to_settle=0\", \
+         \"-Dcassandra.ring_delay_ms=0\"]\n"
     );
     let rack = Rack { folder: tempfile::tempdir().expect("a folder"), tools, name };
     std::fs::write(rack.folder.path().join("rack.toml"), toml).expect("a file");

@@ -166,7 +166,8 @@ fn bodies_are_the_same_bodies() {
     let folder = folder();
     for scheme in ["hermite", "leapfrog --step 0.01"] {
         let line = format!(
-            "grape nbody --bodies 65 --softening 0.05 --until 0.1 --every 0.05 --json --scheme {scheme}"
+            "grape nbody --bodies 65 --softening 0.05 --until 0.1 --every 0.05 --json --scheme \
+             {scheme}"
         );
         let told = |count| {
             let told = on(&folder, count, &format!("{line} --snapshots {count}"));

@@ -1,4 +1,4 @@
-//! Chromium.
+//! Starts and controls Chromium.
 
 use std::fs;
 use std::path::Path;
@@ -8,24 +8,26 @@ use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::{Value, json};
 
 use super::devtools::Devtools;
-use super::{Browser, Control, Kind, Start, User, waits};
+use super::{Browser, BrowserKind, Control, StartOutcome, User, wait_for};
 
-/// The extension's name: follows from the key in its manifest.
+/// The extension's id, which Chromium derives from the key in its manifest.
 const EXTENSION: &str = "nmfcekbbhphmppflmnbdkhmijiobiccl";
 
-/// Writes the settings of a profile.
+/// Writes the preferences of a user's profile.
 pub(super) fn prepare(user: &User) -> Result<()> {
-    let settings = json!({ "download": { "default_directory": user.downloads(), "prompt_for_download": false } });
-    let profile = user.profile(Kind::Chromium).join("Default");
+    let settings = json!({
+        "download": { "default_directory": user.downloads(), "prompt_for_download": false },
+    });
+    let profile = user.profile(BrowserKind::Chromium).join("Default");
     fs::create_dir_all(&profile)?;
     Ok(fs::write(profile.join("Preferences"), settings.to_string())?)
 }
 
-/// Starts it.
-pub(super) fn start(user: &User, program: &Path) -> Result<Start> {
+/// Starts the browser.
+pub(super) fn start(user: &User, program: &Path) -> Result<StartOutcome> {
     let log = user.log();
-    let said = fs::File::create(&log).with_context(|| format!("making {}", log.display()))?;
-    // It speaks on its third and fourth pipe, which a shell lays.
+    let stderr = fs::File::create(&log).with_context(|| format!("making {}", log.display()))?;
+    // Chromium expects the pipes at the file descriptors 3 and 4, to which a shell moves them.
     let mut command = user.command(Path::new("sh"));
     command.args(["-c", "exec \"$@\" 3<&0 4>&1 0</dev/null 1>/dev/null", "sh"]).arg(program);
     command.args([
@@ -34,7 +36,7 @@ pub(super) fn start(user: &User, program: &Path) -> Result<Start> {
         "--enable-unsafe-extension-debugging",
         "--no-first-run",
     ]);
-    // No keys of a desktop, no graphics card, and no talk with anybody but those whom pages name.
+    // Uses no key ring of a desktop, no graphics card, and no servers other than those of pages.
     command.args([
         "--password-store=basic",
         "--disable-gpu",
@@ -42,7 +44,7 @@ pub(super) fn start(user: &User, program: &Path) -> Result<Start> {
         "--disable-sync",
     ]);
     if user.is_root() {
-        command.arg("--no-sandbox"); // root has none
+        command.arg("--no-sandbox"); // Chromium's sandbox does not work for root
     }
     if !user.trusted().is_empty() {
         command.arg(format!(
@@ -51,25 +53,25 @@ pub(super) fn start(user: &User, program: &Path) -> Result<Start> {
         ));
     }
     let mut data = std::ffi::OsString::from("--user-data-dir=");
-    data.push(user.profile(Kind::Chromium));
+    data.push(user.profile(BrowserKind::Chromium));
     command.arg(data).arg("about:blank");
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(said);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(stderr);
     let mut child = command.spawn().with_context(|| format!("starting {}", program.display()))?;
     let pipes = child.stdin.take().zip(child.stdout.take());
     let (to, from) = pipes.context("a child's pipes")?;
     let mut devtools = Devtools::new(to, from)?;
-    let begun = devtools.ask(None, "Target.getTargets", json!({}));
+    let begun = devtools.call(None, "Target.getTargets", json!({}));
     let targets = match (begun, child.try_wait()?) {
         (Ok(targets), _) => targets,
         (Err(_), Some(status)) => {
             let said = fs::read_to_string(&log).unwrap_or_default();
-            return Ok(Start::Ended(format!(
+            return Ok(StartOutcome::Ended(format!(
                 "{status}: {}",
                 said.lines().last().unwrap_or("it said nothing")
             )));
         }
         (Err(error), None) => {
-            let _ = child.kill(); // the error is said all the same
+            let _ = child.kill(); // the error that is returned is the one of interest
             let _ = child.wait();
             return Err(error);
         }
@@ -78,23 +80,23 @@ pub(super) fn start(user: &User, program: &Path) -> Result<Start> {
     let page = all.find(|target| target["type"] == "page").context("Chromium has no tab")?;
     let mut control = Chromium { devtools, at: Value::Null };
     control.at = control.attached(&page["targetId"])?;
-    Ok(Start::Runs(Box::new(Browser::new(child, Box::new(control))?)))
+    Ok(StartOutcome::Runs(Box::new(Browser::new(child, Box::new(control))?)))
 }
 
 #[derive(Debug)]
 struct Chromium {
     devtools: Devtools,
-    /// The tab: its target's name, and that of our session with it.
+    /// The current tab: the ids of its target and of our session with it.
     at: Value,
 }
 
-/// Clicks that may miss what they are for.
+/// Attempts to click on an element.
 const CLICKS: u32 = 50;
 
 impl Chromium {
-    /// A session with a tab.
+    /// Starts a session with a tab.
     fn attached(&mut self, target: &Value) -> Result<Value> {
-        let session = self.devtools.ask(
+        let session = self.devtools.call(
             None,
             "Target.attachToTarget",
             json!({ "targetId": target, "flatten": true }),
@@ -102,9 +104,9 @@ impl Chromium {
         Ok(json!({ "target": target, "session": session["sessionId"] }))
     }
 
-    /// Does a command of the tab's.
-    fn ask(&mut self, command: &str, parameters: Value) -> Result<Value> {
-        self.devtools.ask(self.at["session"].as_str(), command, parameters)
+    /// Sends a command to the current tab and returns its result.
+    fn call(&mut self, command: &str, parameters: Value) -> Result<Value> {
+        self.devtools.call(self.at["session"].as_str(), command, parameters)
     }
 }
 
@@ -115,7 +117,7 @@ impl Control for Chromium {
 
     fn install(&mut self, extension: &Path) -> Result<()> {
         let installed =
-            self.devtools.ask(None, "Extensions.loadUnpacked", json!({ "path": extension }))?;
+            self.devtools.call(None, "Extensions.loadUnpacked", json!({ "path": extension }))?;
         ensure!(installed["id"] == EXTENSION, "another extension was installed: {installed}");
         Ok(())
     }
@@ -126,35 +128,36 @@ impl Control for Chromium {
 
     fn new_tab(&mut self) -> Result<Value> {
         let made =
-            self.devtools.ask(None, "Target.createTarget", json!({ "url": "about:blank" }))?;
+            self.devtools.call(None, "Target.createTarget", json!({ "url": "about:blank" }))?;
         self.attached(&made["targetId"])
     }
 
     fn switch(&mut self, tab: &Value) -> Result<()> {
         self.at = tab.clone();
         self.devtools
-            .ask(None, "Target.activateTarget", json!({ "targetId": tab["target"] }))
+            .call(None, "Target.activateTarget", json!({ "targetId": tab["target"] }))
             .map(drop)
     }
 
     fn go(&mut self, url: &str) -> Result<()> {
-        let gone = self.ask("Page.navigate", json!({ "url": url }))?;
-        ensure!(gone["errorText"].is_null(), "{url}: {}", gone["errorText"]);
-        waits(self, "return document.readyState === 'complete'").map(drop)
+        let result = self.call("Page.navigate", json!({ "url": url }))?;
+        ensure!(result["errorText"].is_null(), "{url}: {}", result["errorText"]);
+        wait_for(self, "return document.readyState === 'complete'").map(drop)
     }
 
-    /// A page may move while we look where to click: what is told of transfers comes and goes. So
-    /// it is looked whether the click came where it should.
+    /// The page may move between finding the element's position and the click, since lines about
+    /// transfers appear and disappear. So a listener checks whether the click hit the element.
     fn click(&mut self, selector: &str) -> Result<()> {
         let selector = Value::from(selector);
         for _ in 0..CLICKS {
-            // Where its middle is, once it can be seen.
+            // The position of the element's middle, after scrolling it into view.
             let middle = self.script(&format!(
                 "const element = document.querySelector({selector}); \
                  if (element === null) return null; \
                  element.scrollIntoView({{ block: 'center', behavior: 'instant' }}); \
                  window.spratHit = false; \
-                 const hit = (event) => {{ window.spratHit ||= event.target.closest({selector}) !== null; }}; \
+                 const hit = (event) => \
+                 {{ window.spratHit ||= event.target.closest({selector}) !== null; }}; \
                  document.addEventListener('click', hit, {{ capture: true, once: true }}); \
                  const box = element.getBoundingClientRect(); \
                  return {{ x: box.x + box.width / 2, y: box.y + box.height / 2 }}"
@@ -163,11 +166,12 @@ impl Control for Chromium {
             for (kind, buttons) in [("mouseMoved", 0), ("mousePressed", 1), ("mouseReleased", 0)] {
                 let button = if kind == "mouseMoved" { "none" } else { "left" };
                 let event = json!({
-                    "type": kind, "x": middle["x"], "y": middle["y"], "button": button, "buttons": buttons, "clickCount": 1,
+                    "type": kind, "x": middle["x"], "y": middle["y"], "button": button,
+                    "buttons": buttons, "clickCount": 1,
                 });
-                self.ask("Input.dispatchMouseEvent", event)?;
+                self.call("Input.dispatchMouseEvent", event)?;
             }
-            // On another page, where a click has led, nobody knows.
+            // If the click has led to another page, the flag is gone: that was a hit.
             if self.script("return window.spratHit ?? true")? != false {
                 return Ok(());
             }
@@ -179,9 +183,9 @@ impl Control for Chromium {
         let expression = format!("(() => {{ {body} }})()");
         let parameters =
             json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
-        let mut told = self.ask("Runtime.evaluate", parameters)?;
-        ensure!(told["exceptionDetails"].is_null(), "{body}: {}", told["exceptionDetails"]);
-        Ok(told["result"]["value"].take())
+        let mut answer = self.call("Runtime.evaluate", parameters)?;
+        ensure!(answer["exceptionDetails"].is_null(), "{body}: {}", answer["exceptionDetails"]);
+        Ok(answer["result"]["value"].take())
     }
 
     fn choose(&mut self, _selector: &str, _item: &str) -> Result<()> {

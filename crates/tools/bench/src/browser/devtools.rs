@@ -1,5 +1,5 @@
-//! Chromium's remote control: its protocol for developers' tools, JSON over two pipes, each message
-//! with a zero byte behind it.
+//! Chromium's remote control, the DevTools protocol: JSON messages over two pipes, each followed by
+//! a zero byte.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{ChildStdin, ChildStdout};
@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 
 use super::PATIENCE;
 
-/// Most messages that wait to be looked at; most of them are events that nobody does.
+/// Answers that are queued at most.
 const MAX_MESSAGES: usize = 256;
 
-/// A connection. It ends with the browser.
+/// A connection to a browser. It ends with the browser.
 #[derive(Debug)]
 pub(super) struct Devtools {
     to: ChildStdin,
@@ -23,17 +23,19 @@ pub(super) struct Devtools {
 }
 
 impl Devtools {
-    /// Over the browser's pipes.
+    /// Connects over the browser's pipes. A thread reads the answers until the browser ends or
+    /// this
+    /// value is dropped.
     pub(super) fn new(to: ChildStdin, from: ChildStdout) -> Result<Self> {
         let (messages, received) = sync_channel(MAX_MESSAGES);
         let read = move || {
             let mut from = BufReader::new(from);
             let mut message = Vec::new();
-            // Until the browser ends, or nobody listens any more.
+            // Until the browser ends, or the receiver is dropped.
             while from.read_until(0, &mut message).is_ok_and(|bytes| bytes > 0) {
                 let parsed =
                     serde_json::from_slice::<Value>(message.strip_suffix(&[0]).unwrap_or(&message));
-                // An event has no number, and nobody waits for it.
+                // Messages without a number are events, which are ignored.
                 if let Some(answer) = parsed.ok().filter(|answer| answer["id"].is_u64())
                     && messages.send(answer).is_err()
                 {
@@ -46,8 +48,8 @@ impl Devtools {
         Ok(Self { to, from: received, sent: 0 })
     }
 
-    /// Does a command, of the browser or of one of its tabs.
-    pub(super) fn ask(
+    /// Sends a command to the browser, or to the tab of a session, and returns its result.
+    pub(super) fn call(
         &mut self,
         session: Option<&str>,
         command: &str,

@@ -1,4 +1,4 @@
-//! Firefox.
+//! Starts and controls Firefox.
 
 use std::fs;
 use std::path::Path;
@@ -9,21 +9,24 @@ use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::{Value, json};
 
 use super::marionette::Marionette;
-use super::{Browser, Control, Kind, LOOK, PATIENCE, Start, User, waits};
+use super::{Browser, BrowserKind, Control, PATIENCE, POLL_INTERVAL, StartOutcome, User, wait_for};
 use sprat_measure::cpu::pause;
 
-/// The extension's name, and where Firefox is told to have its pages.
+/// The extension's id, and the address of its pages, which the profile's preferences fix.
 const EXTENSION: &str = "browser@sprat";
 const PAGES: &str = "moz-extension://00112233-4455-6677-8899-aabbccddeeff";
 
-/// Writes the settings of a profile.
+/// Writes the preferences of a user's profile.
 pub(super) fn prepare(user: &User) -> Result<()> {
     let preferences = json!({
         "marionette.port": 0,
-        // As a user of Firefox ESR sets it to install what Mozilla has not signed.
+               // Users of Firefox ESR set this to install extensions that Mozilla has not signed.
         "xpinstall.signatures.required": false,
-        "extensions.webextensions.uuids": json!({ EXTENSION: PAGES.trim_start_matches("moz-extension://") }).to_string(),
-        // The background is suspended as soon as it may be, so that tests meet it asleep.
+        "extensions.webextensions.uuids": json!({
+            EXTENSION: PAGES.trim_start_matches("moz-extension://"),
+        }).to_string(),
+               // Suspend the extension's background script as soon as possible, so that tests cover
+               // that.
         "extensions.background.idle.timeout": 500,
         "browser.download.folderList": 2,
         "browser.download.dir": user.downloads(),
@@ -34,20 +37,20 @@ pub(super) fn prepare(user: &User) -> Result<()> {
         .flatten()
         .map(|(name, value)| format!("user_pref({}, {value});\n", Value::from(&name[..])))
         .collect();
-    let profile = user.profile(Kind::Firefox);
+    let profile = user.profile(BrowserKind::Firefox);
     fs::create_dir_all(&profile)?;
     Ok(fs::write(profile.join("user.js"), lines)?)
 }
 
-/// Starts it.
-pub(super) fn start(user: &User, program: &Path) -> Result<Start> {
-    let profile = user.profile(Kind::Firefox);
+/// Starts the browser.
+pub(super) fn start(user: &User, program: &Path) -> Result<StartOutcome> {
+    let profile = user.profile(BrowserKind::Firefox);
     let port_file = profile.join("MarionetteActivePort");
-    let _ = fs::remove_file(&port_file); // of one that was killed
+    let _ = fs::remove_file(&port_file); // that of a browser that was killed
     let log = user.log();
-    let said = fs::File::create(&log).with_context(|| format!("making {}", log.display()))?;
+    let stderr = fs::File::create(&log).with_context(|| format!("making {}", log.display()))?;
     let mut command = user.command(program);
-    // Without the fourth it does not go to pages of extensions.
+    // Without `--remote-allow-system-access` it does not open pages of extensions.
     command
         .args([
             "--headless",
@@ -57,7 +60,7 @@ pub(super) fn start(user: &User, program: &Path) -> Result<Start> {
             "--profile",
         ])
         .arg(profile);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
     let mut child = command.spawn().with_context(|| format!("starting {}", program.display()))?;
     let until = Instant::now() + PATIENCE;
     loop {
@@ -65,21 +68,24 @@ pub(super) fn start(user: &User, program: &Path) -> Result<Start> {
         if let Some(port) = port
             && let Some(marionette) = Marionette::connect(port)?
         {
-            return Ok(Start::Runs(Box::new(Browser::new(child, Box::new(Firefox(marionette)))?)));
+            return Ok(StartOutcome::Runs(Box::new(Browser::new(
+                child,
+                Box::new(Firefox(marionette)),
+            )?)));
         }
         if let Some(status) = child.try_wait()? {
             let said = fs::read_to_string(&log).unwrap_or_default();
-            return Ok(Start::Ended(format!(
+            return Ok(StartOutcome::Ended(format!(
                 "{status}: {}",
                 said.lines().last().unwrap_or("it said nothing")
             )));
         }
         if Instant::now() > until {
-            let _ = child.kill(); // an error below is said all the same
+            let _ = child.kill(); // the error below is the one of interest
             let _ = child.wait();
             bail!("Firefox neither runs nor ends");
         }
-        pause(LOOK);
+        pause(POLL_INTERVAL);
     }
 }
 
@@ -93,35 +99,35 @@ impl Control for Firefox {
 
     fn install(&mut self, extension: &Path) -> Result<()> {
         let installed =
-            self.0.ask("Addon:Install", json!({ "path": extension, "temporary": false }))?;
+            self.0.call("Addon:Install", json!({ "path": extension, "temporary": false }))?;
         ensure!(installed["value"] == EXTENSION, "another extension was installed: {installed}");
         Ok(())
     }
 
     fn tab(&mut self) -> Result<Value> {
-        Ok(self.0.ask("WebDriver:GetWindowHandle", json!({}))?["value"].take())
+        Ok(self.0.call("WebDriver:GetWindowHandle", json!({}))?["value"].take())
     }
 
     fn new_tab(&mut self) -> Result<Value> {
-        Ok(self.0.ask("WebDriver:NewWindow", json!({ "type": "tab" }))?["handle"].take())
+        Ok(self.0.call("WebDriver:NewWindow", json!({ "type": "tab" }))?["handle"].take())
     }
 
     fn switch(&mut self, tab: &Value) -> Result<()> {
-        self.0.ask("WebDriver:SwitchToWindow", json!({ "handle": tab })).map(drop)
+        self.0.call("WebDriver:SwitchToWindow", json!({ "handle": tab })).map(drop)
     }
 
     fn go(&mut self, url: &str) -> Result<()> {
-        self.0.ask("WebDriver:Navigate", json!({ "url": url })).map(drop)
+        self.0.call("WebDriver:Navigate", json!({ "url": url })).map(drop)
     }
 
     fn click(&mut self, selector: &str) -> Result<()> {
         let found = self.0.find(selector)?;
         let id = found.as_object().and_then(|element| element.values().next());
-        self.0.ask("WebDriver:ElementClick", json!({ "id": id })).map(drop)
+        self.0.call("WebDriver:ElementClick", json!({ "id": id })).map(drop)
     }
 
     fn script(&mut self, body: &str) -> Result<Value> {
-        Ok(self.0.ask("WebDriver:ExecuteScript", json!({ "script": body, "args": [] }))?["value"]
+        Ok(self.0.call("WebDriver:ExecuteScript", json!({ "script": body, "args": [] }))?["value"]
             .take())
     }
 
@@ -137,21 +143,22 @@ impl Control for Firefox {
                 { "type": "pointerUp", "button": 2 },
             ],
         });
-        self.0.ask("WebDriver:PerformActions", json!({ "actions": [mouse] }))?;
-        // The menu is the browser's, not the page's.
-        self.0.ask("Marionette:SetContext", json!({ "value": "chrome" }))?;
+        self.0.call("WebDriver:PerformActions", json!({ "actions": [mouse] }))?;
+        // The context menu is part of the browser's own window, not of the page.
+        self.0.call("Marionette:SetContext", json!({ "value": "chrome" }))?;
         let label = Value::from(item);
-        waits(
+        wait_for(
             self,
             &format!(
                 "const menu = document.getElementById('contentAreaContextMenu'); \
                  if (menu.state !== 'open') return false; \
-                 const item = [...menu.querySelectorAll('menuitem')].find((item) => item.label === {label} && !item.hidden); \
+                 const item = [...menu.querySelectorAll('menuitem')].find((item) => item.label \
+                 === {label} && !item.hidden); \
                  if (!item) return false; \
                  menu.activateItem(item); \
                  return true"
             ),
         )?;
-        self.0.ask("Marionette:SetContext", json!({ "value": "content" })).map(drop)
+        self.0.call("Marionette:SetContext", json!({ "value": "content" })).map(drop)
     }
 }

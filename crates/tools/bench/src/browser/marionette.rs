@@ -1,5 +1,5 @@
-//! Firefox's remote control: commands of WebDriver as JSON over a TCP connection, each frame with
-//! its length before it.
+//! Firefox's remote control, Marionette: WebDriver commands as JSON over a TCP connection, each
+//! message preceded by its length.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 
 use super::PATIENCE;
 
-/// The version of the protocol that we know.
+/// The supported version of the protocol.
 const PROTOCOL: u64 = 3;
 
-/// Most bytes of an answer.
+/// Bytes of an answer at most.
 const MAX_ANSWER: usize = 64 << 20;
 
-/// A session. It ends with the browser.
+/// A session with a browser. It ends with the browser.
 #[derive(Debug)]
 pub(super) struct Marionette {
     stream: BufReader<TcpStream>,
@@ -23,8 +23,9 @@ pub(super) struct Marionette {
 }
 
 impl Marionette {
-    /// Connects to the port that Firefox told, and begins a session. None: nobody listens there
-    /// yet.
+    /// Connects to the port in Firefox's port file, and begins a session. Returns `None` if
+    /// Firefox
+    /// does not listen there yet.
     pub(super) fn connect(port: u16) -> Result<Option<Self>> {
         let Ok(stream) = TcpStream::connect(("127.0.0.1", port)) else { return Ok(None) };
         stream.set_read_timeout(Some(PATIENCE))?;
@@ -34,15 +35,15 @@ impl Marionette {
             hello["marionetteProtocol"] == PROTOCOL,
             "Firefox's remote control has changed: {hello}"
         );
-        marionette.ask(
+        marionette.call(
             "WebDriver:NewSession",
             json!({ "capabilities": { "alwaysMatch": { "acceptInsecureCerts": true } } }),
         )?;
         Ok(Some(marionette))
     }
 
-    /// Does a command.
-    pub(super) fn ask(&mut self, command: &str, parameters: Value) -> Result<Value> {
+    /// Sends a command and returns its result.
+    pub(super) fn call(&mut self, command: &str, parameters: Value) -> Result<Value> {
         self.sent += 1;
         let text = json!([0, self.sent, command, parameters]).to_string();
         write!(self.stream.get_mut(), "{}:{text}", text.len())
@@ -56,15 +57,12 @@ impl Marionette {
         }
     }
 
-    /// The first element that a selector finds; it must be there.
+    /// Returns the first element that matches a selector. Returns an error if there is none.
     pub(super) fn find(&mut self, selector: &str) -> Result<Value> {
-        Ok(
-            self.ask(
-                "WebDriver:FindElement",
-                json!({ "using": "css selector", "value": selector }),
-            )?["value"]
-                .take(),
-        )
+        Ok(self
+            .call("WebDriver:FindElement", json!({ "using": "css selector", "value": selector }))?
+            ["value"]
+            .take())
     }
 
     fn receive(&mut self) -> Result<Value> {

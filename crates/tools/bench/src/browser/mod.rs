@@ -1,8 +1,8 @@
-//! Real browsers without a screen, for benchmarks and tests: each with a home of its own, and our
-//! extension as `sprat browser install` writes it.
+//! Drives real browsers without a screen, for benchmarks and tests: each with a home folder of its
+//! own, and our extension as `sprat browser install` writes it.
 //!
-//! Both are driven by their own remote control, so that nothing but the browser is to be installed:
-//! Firefox by Marionette, Chromium by its protocol for developers' tools.
+//! Each browser is driven by the remote control that is built into it, so that no driver need be
+//! installed: Firefox by Marionette, Chromium by the DevTools protocol.
 
 mod chromium;
 mod devtools;
@@ -22,22 +22,22 @@ pub use user::User;
 
 use sprat_measure::cpu::pause;
 
-/// How long a browser may take for anything that it is asked: far more than it needs.
+/// Timeout of every browser command: far more than a command needs.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Between two looks at something that is awaited.
-const LOOK: Duration = Duration::from_millis(50);
+/// Interval at which to poll for something that is awaited.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// A browser that we know how to drive.
+/// A supported browser.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Kind {
+pub enum BrowserKind {
     /// Mozilla Firefox.
     Firefox,
     /// Chromium.
     Chromium,
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for BrowserKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Firefox => "Firefox",
@@ -46,8 +46,8 @@ impl fmt::Display for Kind {
     }
 }
 
-impl Kind {
-    /// As `sprat browser install --for` calls it.
+impl BrowserKind {
+    /// Returns the browser's name in `sprat browser install --for`.
     #[must_use]
     pub fn argument(self) -> &'static str {
         match self {
@@ -56,7 +56,7 @@ impl Kind {
         }
     }
 
-    /// Its program, if one is here.
+    /// Returns the path of the browser's program, if it is installed.
     #[must_use]
     pub fn program(self) -> Option<PathBuf> {
         let names = match self {
@@ -71,17 +71,19 @@ impl Kind {
     }
 }
 
-/// What becomes of starting a browser.
+/// The outcome of starting a browser.
 #[derive(Debug)]
-pub enum Start {
-    /// It runs.
+pub enum StartOutcome {
+    /// The browser runs.
     Runs(Box<Browser>),
-    /// It does not run on this machine, and why.
+    /// The browser does not run on this machine, for this reason.
     Ended(String),
 }
 
-/// A browser that runs, with a tab for pages and, once it was opened, one for the extension's
-/// popup. Killed when dropped, and with the thread that started it.
+/// A running browser, with one tab for pages and, after [`popup`](Self::popup), another for the
+/// extension's popup. Commands go to the current tab.
+///
+/// The browser is killed when this value is dropped, and when the thread that started it ends.
 #[derive(Debug)]
 pub struct Browser {
     child: Child,
@@ -90,26 +92,25 @@ pub struct Browser {
     popup: Value,
 }
 
-/// A remote control. It is at one tab at a time.
+/// A remote control of a browser. Its commands go to the current tab.
 trait Control: fmt::Debug + Send {
-    /// The address of the extension's pages, without a slash at its end.
+    /// Returns the address of the extension's pages, without a slash at its end.
     fn pages(&self) -> String;
     /// Installs the extension.
     fn install(&mut self, extension: &Path) -> Result<()>;
-    /// The tab that it is at.
+    /// Returns the current tab.
     fn tab(&mut self) -> Result<Value>;
-    /// A new tab.
+    /// Opens a new tab, and returns it without switching to it.
     fn new_tab(&mut self) -> Result<Value>;
-    /// Goes to another tab.
+    /// Makes another tab the current one.
     fn switch(&mut self, tab: &Value) -> Result<()>;
-    /// Has the tab go to an address, and waits until the page is there.
+    /// Loads an address, and waits until the page is loaded.
     fn go(&mut self, url: &str) -> Result<()>;
-    /// Clicks on the first element that a selector finds.
+    /// Clicks on the first element that matches a selector.
     fn click(&mut self, selector: &str) -> Result<()>;
-    /// What a function with this body returns in the page.
+    /// Runs a function with this body in the page, and returns its result.
     fn script(&mut self, body: &str) -> Result<Value>;
-    /// Opens the menu of such an element, as the right button of a mouse does, and chooses an item
-    /// of the browser's own.
+    /// Opens the context menu of the first element that matches a selector, and chooses an item.
     fn choose(&mut self, selector: &str, item: &str) -> Result<()>;
 }
 
@@ -122,84 +123,90 @@ impl Browser {
     /// Installs the extension: [`User::extension`], or a copy of it.
     ///
     /// # Errors
-    /// What the browser says.
+    /// The browser's error.
     pub fn install(&mut self, extension: &Path) -> Result<()> {
         self.control.install(extension)
     }
 
-    /// Opens the popup's page in a tab of its own, and stays there.
+    /// Opens the popup's page in a new tab, which becomes the current one.
     ///
     /// # Errors
-    /// What the browser says.
+    /// The browser's error.
     pub fn popup(&mut self) -> Result<()> {
         self.popup = self.control.new_tab()?;
         self.control.switch(&self.popup)?;
         let page = format!("{}/popup.html", self.control.pages());
         self.control.go(&page)?;
-        // It says what host there is once the extension's background runs. A download that begins
-        // before that is the browser's own: on a busy machine a click was quicker.
-        self.waits("return (document.getElementById('about')?.textContent ?? '') !== ''").map(drop)
+        // Wait until the popup shows the host, which it does once the extension's background
+        // script
+        // runs. On a busy machine a click came before that, and the browser itself
+        // downloaded.
+        self.wait_for("return (document.getElementById('about')?.textContent ?? '') !== ''")
+            .map(drop)
     }
 
-    /// Goes to a page, in the tab for pages, and stays there.
+    /// Makes the tab for pages the current one, and loads a page.
     ///
     /// # Errors
-    /// What the browser says.
+    /// The browser's error.
     pub fn visit(&mut self, url: &str) -> Result<()> {
         self.control.switch(&self.page)?;
         self.control.go(url)
     }
 
-    /// Clicks on the first element of the tab that a selector finds; it must be there.
+    /// Clicks on the first element of the current tab that matches a selector.
     ///
     /// # Errors
-    /// What the browser says.
+    /// The browser's error, also if no element matches.
     pub fn click(&mut self, selector: &str) -> Result<()> {
         self.control.click(selector)
     }
 
-    /// Clicks on a link of a page, in the other tab than the popup's, and comes back: a page that
-    /// is left takes a click with it that has not come to anything yet.
+    /// Clicks on a link of a page in the tab for pages, and returns to the popup. The page stays
+    /// loaded: leaving it could cancel the click.
     ///
     /// # Errors
-    /// What the browser says.
+    /// The browser's error.
     pub fn follow(&mut self, url: &str, link: &str) -> Result<()> {
         self.visit(url)?;
         self.click(link)?;
         self.control.switch(&self.popup)
     }
 
-    /// Opens the menu of a link of a page, and chooses an item of the browser's own.
+    /// Opens the context menu of a link of a page, chooses an item, and returns to the popup.
     ///
     /// # Errors
-    /// What the browser says; or that this one's menus cannot be reached.
+    /// The browser's error; always for Chromium, whose menus cannot be controlled.
     pub fn choose(&mut self, url: &str, link: &str, item: &str) -> Result<()> {
         self.visit(url)?;
         self.control.choose(link, item)?;
         self.control.switch(&self.popup)
     }
 
-    /// Waits until the popup shows a download in this state; gives what it says of it.
+    /// Waits until the popup shows a download in this state, and returns the text about it.
     ///
     /// # Errors
-    /// It does not, within a minute; with what it shows instead.
-    pub fn shows(&mut self, name: &str, state: &str) -> Result<String> {
+    /// If the popup does not show it within a minute; the error contains what it shows.
+    pub fn wait_for_download(&mut self, name: &str, state: &str) -> Result<String> {
         let find = format!(
-            "return [...document.querySelectorAll('li[data-state={state}]')].find((row) => row.querySelector('.name').textContent \
+            "return [...document.querySelectorAll('li[data-state={state}]')].find((row) => \
+             row.querySelector('.name').textContent \
              === '{name}')?.innerText ?? null"
         );
-        Ok(self.waits(&find)?.as_str().unwrap_or_default().to_owned())
+        Ok(self.wait_for(&find)?.as_str().unwrap_or_default().to_owned())
     }
 
-    /// Waits until a function with this body, in the page, returns something else than nothing.
+    /// Waits until a function with this body, run in the page, returns a value other than null
+    /// and
+    /// false.
     ///
     /// # Errors
-    /// It does not, within a minute; with what the page says.
-    pub fn waits(&mut self, body: &str) -> Result<Value> {
-        waits(self.control.as_mut(), body)
+    /// If it does not within a minute; the error contains the page's text.
+    pub fn wait_for(&mut self, body: &str) -> Result<Value> {
+        wait_for(self.control.as_mut(), body)
     }
 
-    /// Ends it without a warning, as a crash does.
+    /// Kills the browser, as a crash would.
     pub fn kill(self) {
         drop(self);
     }
@@ -207,12 +214,12 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        let _ = self.child.kill(); // it may have ended
+        let _ = self.child.kill(); // fails if it has ended
         let _ = self.child.wait();
     }
 }
 
-fn waits(control: &mut dyn Control, body: &str) -> Result<Value> {
+fn wait_for(control: &mut dyn Control, body: &str) -> Result<Value> {
     let until = Instant::now() + PATIENCE;
     loop {
         let value = control.script(body)?;
@@ -223,6 +230,6 @@ fn waits(control: &mut dyn Control, body: &str) -> Result<Value> {
             let page = control.script("return document.body?.innerText ?? document.title")?;
             bail!("in vain: {body}\nthe page says: {page}");
         }
-        pause(LOOK);
+        pause(POLL_INTERVAL);
     }
 }

@@ -1,5 +1,4 @@
-//! A user: a home with profiles and a download folder, of somebody who may do everything, or of an
-//! ordinary one.
+//! A user of browsers: a home folder with profiles and downloads, for root or for an ordinary user.
 
 use std::fs;
 use std::os::unix::fs::lchown;
@@ -9,25 +8,26 @@ use std::process::Command;
 use anyhow::{Context as _, Result, ensure};
 use tempfile::TempDir;
 
-use super::{Kind, Start, chromium, firefox};
+use super::{BrowserKind, StartOutcome, chromium, firefox};
 
-/// See the module. The home is gone with it.
+/// A user of browsers, with a temporary home folder that is removed when this value is dropped.
 #[derive(Debug)]
 pub struct User {
     home: TempDir,
     sprat: PathBuf,
-    /// Whom programs run as, if not as us.
+    /// The user id under which programs run, if another than this process's.
     id: Option<u32>,
-    /// From where they want files though nothing is encrypted.
+    /// Origins from which browsers accept files over plain HTTP.
     trusted: Vec<String>,
 }
 
 impl User {
-    /// A user of this `sprat`, with a home in a folder. With an `id` programs run as the user and
-    /// group of that number, who may do nothing that others may not; that takes root.
+    /// Makes a user of the program `sprat`, with a home in the folder `within`. With an `id`,
+    /// programs run as the user and group of that number, without privileges; that requires
+    /// root.
     ///
     /// # Errors
-    /// The home cannot be made.
+    /// If the home cannot be made.
     pub fn new(sprat: &Path, within: &Path, id: Option<u32>) -> Result<Self> {
         let home = tempfile::tempdir_in(within).context("a home for a browser's user")?;
         let user = Self { home, sprat: sprat.to_owned(), id, trusted: Vec::new() };
@@ -35,32 +35,35 @@ impl User {
         firefox::prepare(&user)?;
         chromium::prepare(&user)?;
         if let Some(id) = id {
-            give(user.home.path(), id).context("giving a home to its user, which takes root")?;
+            change_owner(user.home.path(), id)
+                .context("giving a home to its user, which takes root")?;
         }
         Ok(user)
     }
 
-    /// Browsers that are started from here on save files from this origin, `http://HOST:PORT`, without asking: Chromium asks whenever something
-    /// comes over plain HTTP from another machine.
+    /// Lets browsers that are started from here on save files from this origin,
+    /// `http://HOST:PORT`, without asking. Chromium asks about every file that arrives over
+    /// plain
+    /// HTTP from another machine.
     pub fn trust(&mut self, origin: &str) {
         self.trusted.push(origin.to_owned());
     }
 
-    /// See [`User::trust`].
+    /// Returns the origins passed to [`User::trust`].
     pub(super) fn trusted(&self) -> &[String] {
         &self.trusted
     }
 
-    /// Where browsers put what they download, and `sprat` if it is told so.
+    /// Returns the download folder of the browsers, and of `sprat` after [`User::install_for`].
     #[must_use]
     pub fn downloads(&self) -> PathBuf {
         self.home.path().join("Downloads")
     }
 
-    /// Names in the download folder, sorted.
+    /// Returns the names in the download folder, sorted.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// If the folder cannot be read.
     pub fn names(&self) -> Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in fs::read_dir(self.downloads())? {
@@ -70,21 +73,22 @@ impl User {
         Ok(names)
     }
 
-    /// Runs `sprat browser` as this user; gives what it prints.
+    /// Runs `sprat browser` as this user, and returns its output.
     ///
     /// # Errors
-    /// It cannot be run, or fails.
+    /// If it cannot be run, or fails.
     pub fn sprat(&self, args: &[&str]) -> Result<String> {
         let output = self.command(&self.sprat).arg("browser").args(args).output()?;
         ensure!(output.status.success(), "sprat browser: {output:?}");
         Ok(String::from_utf8(output.stdout)?)
     }
 
-    /// Installs the extension and the host for a browser, which fetches into the download folder.
+    /// Installs the extension and the host for a browser. The host downloads into the download
+    /// folder.
     ///
     /// # Errors
     /// As [`User::sprat`].
-    pub fn install_for(&self, kind: Kind) -> Result<()> {
+    pub fn install_for(&self, kind: BrowserKind) -> Result<()> {
         let downloads = self.downloads();
         let downloads = downloads.to_str().context("a folder in UTF-8")?;
         self.sprat(&["install", "--for", kind.argument(), "--downloads", downloads]).map(drop)
@@ -93,53 +97,54 @@ impl User {
     /// Starts a browser. It ends with the calling thread.
     ///
     /// # Errors
-    /// There is none here, or it cannot be driven.
-    pub fn start(&self, kind: Kind) -> Result<Start> {
+    /// If it is not installed, or cannot be controlled.
+    pub fn start(&self, kind: BrowserKind) -> Result<StartOutcome> {
         let program = kind
             .program()
             .with_context(|| format!("{kind} is not installed; scripts/setup does that"))?;
         match kind {
-            Kind::Firefox => firefox::start(self, &program),
-            Kind::Chromium => chromium::start(self, &program),
+            BrowserKind::Firefox => firefox::start(self, &program),
+            BrowserKind::Chromium => chromium::start(self, &program),
         }
     }
 
-    /// Whether a host that writes into the download folder runs.
+    /// Whether a host that downloads into the download folder is running.
     #[must_use]
     pub fn has_host(&self) -> bool {
         let folder = self.downloads().into_os_string().into_encoded_bytes();
         let processes = fs::read_dir("/proc").into_iter().flatten().map_while(Result::ok);
-        // One that has just ended has no command line any more.
+        // A process that has just ended has no command line any more.
         let mut lines =
             processes.filter_map(|process| fs::read(process.path().join("cmdline")).ok());
         lines.any(|line| line.split(|byte| *byte == 0).any(|word| word == folder))
     }
 
-    /// The extension as it was installed: one file for Firefox, a folder for Chromium.
+    /// Returns the installed extension: one file for Firefox, a folder for Chromium.
     #[must_use]
-    pub fn extension(&self, kind: Kind) -> PathBuf {
+    pub fn extension(&self, kind: BrowserKind) -> PathBuf {
         self.home.path().join(".local/share/sprat/browser").join(match kind {
-            Kind::Firefox => "sprat.xpi",
-            Kind::Chromium => "extension",
+            BrowserKind::Firefox => "sprat.xpi",
+            BrowserKind::Chromium => "extension",
         })
     }
 
-    /// The folder of a browser's profile.
-    pub(super) fn profile(&self, kind: Kind) -> PathBuf {
+    /// Returns the folder of a browser's profile.
+    pub(super) fn profile(&self, kind: BrowserKind) -> PathBuf {
         self.home.path().join(match kind {
-            Kind::Firefox => "profile",
-            // Its own place, where it looks for hosts too.
-            Kind::Chromium => ".config/chromium",
+            BrowserKind::Firefox => "profile",
+            // Chromium's default folder, below which it looks for native messaging hosts.
+            BrowserKind::Chromium => ".config/chromium",
         })
     }
 
-    /// Where a browser complains.
+    /// Returns the file with a browser's standard error.
     pub(super) fn log(&self) -> PathBuf {
         self.home.path().join("browser.log")
     }
 
-    /// A command of this user's, with nothing of the caller's desktop, which dies with the calling
-    /// thread.
+    /// Prepares a command as this user, without the variables of the caller's desktop. The
+    /// process
+    /// is killed when the calling thread ends.
     pub(super) fn command(&self, program: &Path) -> Command {
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL"]);
@@ -163,18 +168,18 @@ impl User {
         command
     }
 
-    /// Whether programs run as somebody who may do everything.
+    /// Whether programs run as root.
     pub(super) fn is_root(&self) -> bool {
         self.id.is_none() && rustix::process::geteuid().is_root()
     }
 }
 
-/// Gives a folder and all that is in it to somebody.
-fn give(path: &Path, id: u32) -> Result<()> {
+/// Makes a user the owner of a folder and of everything in it.
+fn change_owner(path: &Path, id: u32) -> Result<()> {
     lchown(path, Some(id), Some(id))?;
     if path.symlink_metadata()?.is_dir() {
         for entry in fs::read_dir(path)? {
-            give(&entry?.path(), id)?;
+            change_owner(&entry?.path(), id)?;
         }
     }
     Ok(())

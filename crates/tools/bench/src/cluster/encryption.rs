@@ -1,4 +1,4 @@
-//! What a read pays for being sealed.
+//! The cost of encryption (sealing) for a read.
 
 use anyhow::Result;
 use sprat_client::Mode;
@@ -10,10 +10,11 @@ use crate::system::{System, own_folder};
 use sprat_measure::goals::Goal;
 use sprat_measure::target::Wait;
 
-/// Turns at least: the difference is less than what two turns of the same may differ by.
+/// Rounds at least, since the cost is smaller than the difference between two rounds of the same
+/// system.
 const ROUNDS: usize = 5;
 
-/// Reads of one client over UDP, server and client spinning, open and sealed in turns.
+/// Compares reads of one client over UDP, unencrypted and sealed, with server and client spinning.
 pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let folder = own_folder(&settings.lab.setup.data, "members")?;
     let members = Members::issue(&settings.program, folder.path())?;

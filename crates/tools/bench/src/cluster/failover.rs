@@ -1,4 +1,4 @@
-//! What clients notice when a server dies under load.
+//! What clients notice when a server dies under load: gaps, lost writes and repeated additions.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -20,46 +20,46 @@ use sprat_units::figure::digits;
 /// Replicas of each log.
 const COPIES: usize = 2;
 
-/// Servers killed, and with `full`.
+/// Servers that are killed, and the same with `--full`.
 const DEATHS: (usize, usize) = (10, 100);
 
-/// Clients, each a thread that waits for each answer.
+/// Clients, each a thread with one operation at a time.
 const CLIENTS: u64 = 16;
 
-/// Operations a second of all clients together.
+/// Operations per second of all clients together.
 const RATE: u64 = 10_000;
 
-/// Keys of a client, and of those the ones that it adds to.
+/// Keys of each client, and how many of them are counters.
 const KEYS: u64 = 200;
 const SUMS: u64 = 50;
 
-/// How long before a death, and from it to the server's next start.
+/// Time before each death, and from a death until the server is started again.
 const BEFORE: Duration = Duration::from_millis(700);
 const AFTER: Duration = Duration::from_millis(2500);
 
-/// Memory of each server, bytes.
+/// Memory of each server in bytes.
 const MEMORY: u64 = 256 << 20;
 
-/// What a key has, as far as its one client knows.
+/// The expected value of a key. Each key has only one client that changes it.
 #[derive(Clone, Copy, Default)]
-struct Known {
+struct Expected {
     value: Option<i64>,
-    /// What may have become of it: written instead, or added, without an answer.
+    /// The value if the latest operation, which was not answered, was executed.
     perhaps: Option<i64>,
 }
 
-/// What the clients have found so far.
+/// The results of all clients so far.
 #[derive(Default)]
 struct Found {
     operations: u64,
     perhaps: u64,
     lost: u64,
     doubled: u64,
-    /// The longest time in which one of them had no operation done, since the last death.
+    /// The longest time in which one client completed no operation, since the last death.
     gap: Duration,
 }
 
-/// Servers are killed one after another while clients read, write and add at a given rate.
+/// Kills servers one after another while clients read, write and add at a given rate.
 pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let deaths = if settings.full { DEATHS.1 } else { DEATHS.0 };
     let setup = Setup {
@@ -91,7 +91,7 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
     })?;
     let found = found.into_inner().expect("nobody panicked");
     let rate = found.operations as f64 / started.elapsed().as_secs_f64();
-    let (gaps, stood) = gaps;
+    let (gaps, stalled) = gaps;
     let millis = |rank: usize| gaps.get(rank).map(|gap| gap.as_secs_f64() * 1000.0);
     let name = format!("longest time without an answer, {deaths} deaths, p50");
     findings.row(&name, millis(gaps.len() / 2), None, "ms", Goal::Shown);
@@ -113,7 +113,7 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
     );
     findings.row(
         "servers that stood still for longer than a lease",
-        Some(stood as f64),
+        Some(stalled as f64),
         None,
         "",
         Goal::Shown,
@@ -128,33 +128,33 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
     Ok(())
 }
 
-/// Kills servers, one after another, and starts each again; gives the longest gap after each,
-/// ascending, and how many others were declared dead although nobody had killed them.
+/// Kills servers one after another and starts each again. Returns the longest gap after each death,
+/// ascending, and the number of servers that were declared dead without having been killed.
 fn kill(
     cluster: &mut Cluster,
     deaths: usize,
     found: &Mutex<Found>,
 ) -> Result<(Vec<Duration>, usize)> {
-    let (mut gaps, mut stood) = (Vec::new(), cluster.revive()?);
+    let (mut gaps, mut stalled) = (Vec::new(), cluster.revive()?);
     let servers = cluster.locators().len();
     cpu::pause(BEFORE);
     for death in 0..deaths {
         found.lock().expect("nobody panicked").gap = Duration::ZERO;
-        // Each in turn, but no two neighbours in a row.
+        // Every server in turn, in an order in which neighbours do not follow each other.
         let victim = (death * 2 + death / servers) % servers;
         cluster.kill(victim);
         cpu::pause(AFTER);
         cluster.start(victim).with_context(|| format!("starting server {victim} again"))?;
-        stood += cluster.revive()?;
+        stalled += cluster.revive()?;
         cpu::pause(BEFORE);
         gaps.push(found.lock().expect("nobody panicked").gap);
     }
     gaps.sort_unstable();
     ensure!(!gaps.is_empty(), "at least one death");
-    Ok((gaps, stood))
+    Ok((gaps, stalled))
 }
 
-/// One client's work, on keys that are its own; at the end it looks at all of them.
+/// Runs one client on its own keys until the end, then verifies all of them.
 fn work(
     mut client: Client,
     tables: &[String],
@@ -164,7 +164,7 @@ fn work(
 ) -> Result<()> {
     let tables: Vec<Table> =
         tables.iter().map(|table| client.table(table)).collect::<Result<_, Error>>()?;
-    let mut known: BTreeMap<u64, Known> = BTreeMap::new();
+    let mut expected: BTreeMap<u64, Expected> = BTreeMap::new();
     let mut chance = Chance::new(number);
     let rest = Duration::from_nanos(1_000_000_000 * CLIENTS / RATE);
     let (mut due, mut last) = (Instant::now(), Instant::now());
@@ -173,12 +173,12 @@ fn work(
         if let Some(early) = due.checked_duration_since(now) {
             cpu::pause(early);
         }
-        // What could not be asked in time is not asked for later.
+        // Operations that could not start in time are skipped.
         due = (due + rest).max(now);
         let key = chance.below(KEYS);
         let name = [number, key].map(u64::to_le_bytes).concat();
         let table = tables[usize::try_from(key).expect("few") % tables.len()];
-        let entry = known.entry(key).or_default();
+        let entry = expected.entry(key).or_default();
         let value = i64::from_le_bytes(chance.draw().to_le_bytes());
         let answered = if chance.one_in(2) {
             read(&mut client, table, &name, entry, found)
@@ -195,11 +195,11 @@ fn work(
                 last = Instant::now();
             }
             Err(error) if error.is_indeterminate() => found.perhaps += 1,
-            Err(Error::Timeout { .. } | Error::Recovering { .. }) => {} // it was not executed
+            Err(Error::Timeout { .. } | Error::Recovering { .. }) => {} // not executed
             Err(error) => return Err(error.into()),
         }
     }
-    for (key, mut entry) in known {
+    for (key, mut entry) in expected {
         let name = [number, key].map(u64::to_le_bytes).concat();
         read(
             &mut client,
@@ -212,22 +212,22 @@ fn work(
     Ok(())
 }
 
-/// Reads a key, and holds it against what is known.
+/// Reads a key and compares it with the expected value.
 fn read(
     client: &mut Client,
     table: Table,
     name: &[u8],
-    known: &mut Known,
+    expected: &mut Expected,
     found: &Mutex<Found>,
 ) -> Result<(), Error> {
     let object = client.get(table, name)?;
     let value = object.and_then(|object| object.value.try_into().ok().map(i64::from_le_bytes));
-    if value != known.value {
-        if value.is_some() && value == known.perhaps {
-            *known = Known { value, perhaps: None };
+    if value != expected.value {
+        if value.is_some() && value == expected.perhaps {
+            *expected = Expected { value, perhaps: None };
         } else {
             found.lock().expect("nobody panicked").lost += 1;
-            known.value = value;
+            expected.value = value;
         }
     }
     Ok(())
@@ -238,38 +238,38 @@ fn write(
     table: Table,
     name: &[u8],
     value: i64,
-    known: &mut Known,
+    expected: &mut Expected,
 ) -> Result<(), Error> {
     match client.put(table, name, &value.to_le_bytes()) {
-        Ok(_) => *known = Known { value: Some(value), perhaps: None },
+        Ok(_) => *expected = Expected { value: Some(value), perhaps: None },
         Err(error) => {
-            known.perhaps = error.is_indeterminate().then_some(value).or(known.perhaps);
+            expected.perhaps = error.is_indeterminate().then_some(value).or(expected.perhaps);
             return Err(error);
         }
     }
     Ok(())
 }
 
-/// Adds one, and holds the sum against what is known.
+/// Adds one to a counter and compares the sum with the expected value.
 fn add(
     client: &mut Client,
     table: Table,
     name: &[u8],
-    known: &mut Known,
+    expected: &mut Expected,
     found: &Mutex<Found>,
 ) -> Result<(), Error> {
-    let before = known.value.unwrap_or(0);
+    let before = expected.value.unwrap_or(0);
     match client.increment_i64(table, name, 1) {
         Ok((sum, _)) => {
-            let most = known.perhaps.unwrap_or(before).max(before) + 1;
+            let most = expected.perhaps.unwrap_or(before).max(before) + 1;
             let mut found = found.lock().expect("nobody panicked");
             found.doubled += u64::from(sum > most);
             found.lost += u64::from(sum <= before);
-            *known = Known { value: Some(sum), perhaps: None };
+            *expected = Expected { value: Some(sum), perhaps: None };
         }
         Err(error) => {
             if error.is_indeterminate() {
-                known.perhaps = Some(known.perhaps.unwrap_or(before) + 1);
+                expected.perhaps = Some(expected.perhaps.unwrap_or(before) + 1);
             }
             return Err(error);
         }

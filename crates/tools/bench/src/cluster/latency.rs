@@ -1,4 +1,4 @@
-//! What replicas cost a write.
+//! The cost of replicas for a write.
 
 use anyhow::Result;
 
@@ -11,16 +11,16 @@ use sprat_measure::goals::Goal;
 /// Replicas of each log.
 const COPIES: usize = 3;
 
-/// Memory of each server, bytes: seven of them run at once.
+/// Memory of each server in bytes; seven servers run at once.
 const MEMORY: u64 = 512 << 20;
 
-/// Reads, and writes that are in three servers' memory before they are acknowledged; of one client
-/// that sleeps, and of fifty.
+/// Measures reads, and writes that reach three other servers' memory before they are acknowledged,
+/// with one client and with fifty, all sleeping.
 pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let ours = Replicated::new(settings.program.clone(), COPIES);
     let (one, three) = (RedisReplicas { replicas: 1 }, RedisReplicas { replicas: 3 });
     let systems: [&dyn System; 3] = [&ours, &one, &three];
-    // More processes than cores: nobody is bound.
+    // There are more processes than cores, so none is pinned.
     let setup = Setup { core: None, memory_bytes: MEMORY, ..settings.lab.setup.clone() };
     let lab = Lab { setup, client_core: None, keys: 10_000, ..settings.lab.clone() };
     let alone = scenarios::reads_and_writes(&lab, &systems, Durability::Buffered, 1)?;

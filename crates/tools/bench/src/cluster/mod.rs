@@ -1,6 +1,6 @@
-//! The store on many servers, all of them on this machine: what replicas cost, how fast what a
-//! server had is brought back, and what clients notice when one dies, or when a tablet moves. And
-//! what it costs that members of a cluster seal what they say.
+//! `bench cluster`: the store on several servers of this machine. Measures the cost of replicas,
+//! the speed of recovery, what clients notice when a server dies or a tablet migrates, and the cost
+//! of encryption.
 
 mod encryption;
 mod failover;

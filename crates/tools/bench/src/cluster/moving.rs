@@ -1,4 +1,4 @@
-//! What clients notice when a tablet moves to another server under load.
+//! What clients notice when a tablet migrates to another server under load.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -24,36 +24,36 @@ use sprat_units::figure::{self, digits};
 /// Replicas of each log.
 const COPIES: usize = 2;
 
-/// Bytes of an object in the log: header, 30 B of key, 100 B of value.
+/// Bytes of an object in the log: header, key of 30 B, value of 100 B.
 const OBJECT_BYTES: u64 = 149;
 
-/// Bytes that move, and with `full`.
+/// Bytes that migrate, and the same with `--full`.
 const BYTES: (u64, u64) = (256 << 20, 1 << 30);
 
-/// Connections that fill the server.
+/// Connections that fill the table.
 const FILLERS: usize = 8;
 
-/// How long reads are measured before each move, with nothing moving.
+/// How long reads are measured before each migration.
 const CALM: Duration = Duration::from_secs(3);
 
 /// Time between two writes while reads are measured.
 const BETWEEN_WRITES: Duration = Duration::from_millis(1);
 
-/// How often it is looked whether the tablet is there.
-const LOOK: Duration = Duration::from_millis(5);
+/// Interval at which to poll whether the migration is complete.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// How long a move may take.
+/// Time that a migration may take.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Latencies of reads while nothing moves, and while something does.
+/// Latencies of reads without and during a migration.
 #[derive(Default)]
 struct Found {
     calm: Latencies,
     moving: Latencies,
 }
 
-/// The only tablet of a table goes from server to server while one client reads from it as fast as
-/// it can, and another writes.
+/// Migrates the only tablet of a table from server to server while one client reads from it as fast
+/// as possible and another writes.
 pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let bytes = if settings.full { BYTES.1 } else { BYTES.0 };
     let memory_bytes = bytes * 5 / 2;
@@ -77,11 +77,11 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
             .spawn(|| read(Client::connect(&options)?, &workload, &found, &moves, &over, &wrong));
         let writing =
             scope.spawn(|| write(Client::connect(&options)?, &workload, &over, &longest_write));
-        let went = rounds(&cluster, &mut client, settings.lab.rounds, &moves);
+        let outcome = rounds(&cluster, &mut client, settings.lab.rounds, &moves);
         over.store(true, Ordering::Relaxed);
         reading.join().expect("a client's thread does not panic")?;
         writing.join().expect("a client's thread does not panic")?;
-        went
+        outcome
     })?;
     let Found { calm, moving } = found.into_inner().expect("nobody panicked");
     let us = |latencies: &Latencies, quantile| Some(latencies.quantile(quantile) as f64 / 1000.0);
@@ -111,7 +111,8 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
     Ok(())
 }
 
-/// Has the tablet moved so often, each time to another server; gives how long each took, seconds.
+/// Migrates the tablet `rounds` times, each time to another server. Returns the seconds of each
+/// migration.
 fn rounds(
     cluster: &Cluster,
     client: &mut Client,
@@ -122,7 +123,7 @@ fn rounds(
     let Table(id) = client.table(TABLE)?;
     for _ in 0..rounds {
         cpu::pause(CALM);
-        let at = cluster.told_servers_of(client, TABLE)?;
+        let at = cluster.servers_seen_by(client, TABLE)?;
         let servers = client.list_servers()?;
         let is_its = |locator: &str| at.iter().any(|&at| cluster.locators()[at] == locator);
         let to =
@@ -130,12 +131,12 @@ fn rounds(
         moves.store(true, Ordering::Relaxed);
         let begun = Instant::now();
         client.move_tablet(Table(id), Range::ALL, to.id)?;
-        while cluster.locators()[cluster.told_servers_of(client, TABLE)?[0]] != to.locator {
+        while cluster.locators()[cluster.servers_seen_by(client, TABLE)?[0]] != to.locator {
             anyhow::ensure!(
                 begun.elapsed() < PATIENCE,
                 "the tablet has not moved within {PATIENCE:?}"
             );
-            cpu::pause(LOOK);
+            cpu::pause(POLL_INTERVAL);
         }
         seconds.push(begun.elapsed().as_secs_f64());
         moves.store(false, Ordering::Relaxed);
@@ -143,7 +144,7 @@ fn rounds(
     Ok(seconds)
 }
 
-/// Reads one object after another.
+/// Reads one object after another until the end.
 fn read(
     mut client: Client,
     workload: &Workload,
@@ -174,7 +175,8 @@ fn read(
     Ok(())
 }
 
-/// Writes objects again as they are, one after another, and keeps how long the slowest took, ns.
+/// Rewrites one object after another with the same value until the end, and records the time of the
+/// slowest write in ns.
 fn write(
     mut client: Client,
     workload: &Workload,

@@ -1,4 +1,4 @@
-//! How fast what a server had is there again.
+//! The speed of recovering a dead server's data.
 
 use std::time::{Duration, Instant};
 
@@ -18,43 +18,43 @@ use sprat_units::figure::{self, digits};
 /// Replicas of each log.
 const COPIES: usize = 3;
 
-/// Bytes of an object in the log: header, 30 B of key, 100 B of value.
+/// Bytes of an object in the log: header, key of 30 B, value of 100 B.
 const OBJECT_BYTES: u64 = 149;
 
-/// Bytes of log that are lost, and with `full`.
+/// Bytes of log to recover, and the same with `--full`.
 const BYTES: (u64, u64) = (256 << 20, 1 << 30);
 
-/// Connections that fill the server.
+/// Connections that fill the table.
 const FILLERS: usize = 8;
 
-/// Objects read again in the end, spread over all.
-const LOOKS: u64 = 1000;
+/// Objects that are verified at the end, spread over all.
+const CHECKED_OBJECTS: u64 = 1000;
 
-/// Reads by which it is told whether all parts are back: of one in so many nobody would have to be
-/// asked.
+/// Reads, spread over the table, after which it counts as readable: there are far fewer recovery
+/// masters, so each of them has answered some.
 const PARTS: u64 = 64;
 
-/// The lease, bytes aside: a death is known after that long, and a thousandth.
+/// The lease: the time after which the coordinator declares a silent server dead.
 const LEASE_SECONDS: f64 = 0.4;
 
-/// What came of one death.
-struct Brought {
+/// The result of recovering one server.
+struct Recovery {
     objects: u64,
     bytes: u64,
-    /// From the order to the last object's being durable, seconds, of the server that took
-    /// longest.
+    /// Seconds from the start until the last object was durable, on the slowest recovery master.
     seconds: f64,
-    /// CPU that checking and replaying took, of all who did it, seconds.
+    /// CPU seconds of checking and replaying the log, over all recovery masters.
     replay: f64,
-    /// CPU that all servers used meanwhile: reading, sorting, sending, replaying, three new
-    /// replicas and their writing, seconds.
+    /// CPU seconds of all servers meanwhile: reading, sorting, sending and replaying the log,
+    /// and
+    /// writing three new replicas.
     cpu: f64,
-    /// From the kill until something of all that was lost had been read, seconds.
+    /// Seconds from the kill until objects from all parts of the table had been read.
     readable: f64,
     lost: u64,
 }
 
-/// A server with one table is killed, and the others bring the table back, each its part.
+/// Kills a server with one table; the others recover the table, each a part of it.
 pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let bytes = if settings.full { BYTES.1 } else { BYTES.0 };
     let setup = Setup {
@@ -68,13 +68,13 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
         let mut cluster = Replicated::new(settings.program.clone(), COPIES).launch(&setup)?;
         rounds.push(death(&mut cluster, bytes / OBJECT_BYTES)?);
     }
-    let median = |figure: &dyn Fn(&Brought) -> f64| {
+    let median = |figure: &dyn Fn(&Recovery) -> f64| {
         let mut figures: Vec<f64> = rounds.iter().map(figure).collect();
         figures.sort_by(f64::total_cmp);
         figures.get(figures.len() / 2).copied()
     };
     let size = figure::bytes(bytes as f64);
-    let objects = median(&|brought| brought.objects as f64 / brought.replay);
+    let objects = median(&|recovery| recovery.objects as f64 / recovery.replay);
     findings.row(
         "objects of 30 B + 100 B replayed a second of a core",
         objects,
@@ -82,20 +82,20 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
         "1/s",
         Goal::AtLeast(1e6),
     );
-    let mbytes = median(&|brought| brought.bytes as f64 / 1e6 / brought.replay);
+    let mbytes = median(&|recovery| recovery.bytes as f64 / 1e6 / recovery.replay);
     findings.row("log replayed a second of a core", mbytes, None, "MB/s", Goal::AtLeast(300.0));
-    let objects = median(&|brought| brought.objects as f64 / brought.cpu);
+    let objects = median(&|recovery| recovery.objects as f64 / recovery.cpu);
     let name = "objects brought back a CPU second, backups and new replicas included";
     findings.row(name, objects, None, "1/s", Goal::Shown);
-    let objects = median(&|brought| brought.objects as f64 / brought.seconds);
+    let objects = median(&|recovery| recovery.objects as f64 / recovery.seconds);
     findings.row("objects a second, all servers on these cores", objects, None, "1/s", Goal::Shown);
-    let rate = median(&|brought| brought.bytes as f64 / brought.cpu);
-    let readable = median(&|brought| brought.readable);
+    let rate = median(&|recovery| recovery.bytes as f64 / recovery.cpu);
+    let readable = median(&|recovery| recovery.readable);
     let name = format!(
         "{size} of log: from SIGKILL until all of it is read from, lease of 0.4 s included"
     );
     findings.row(&name, readable, None, "s", Goal::AtMost(2.0 + LEASE_SECONDS));
-    let lost = rounds.iter().map(|brought| brought.lost).max().map(|lost| lost as f64);
+    let lost = rounds.iter().map(|recovery| recovery.lost).max().map(|lost| lost as f64);
     findings.row(
         "acknowledged objects lost, of a thousand looked at",
         lost,
@@ -113,7 +113,7 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
         "lost",
     ];
     let mut table = Table::new(&columns);
-    for Brought { objects, bytes, seconds, replay, cpu, readable, lost } in &rounds {
+    for Recovery { objects, bytes, seconds, replay, cpu, readable, lost } in &rounds {
         let time = |seconds: f64| format!("{} s", digits(seconds));
         let read = figure::bytes(*bytes as f64);
         let objects = objects.to_string();
@@ -140,8 +140,8 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
     Ok(())
 }
 
-/// Seconds that 64 GB take over so many servers, each bringing back its part at the rate, bytes a
-/// CPU second of all that is done for it, measured here.
+/// Models recovering 64 GB with various numbers of servers, each at `rate`: bytes per CPU second of
+/// all the work involved, as measured here.
 fn model(rate: f64) -> Table {
     const LOST: f64 = 64e9;
     let mut table = Table::new(&["servers", "64 GB, and the lease"]);
@@ -154,7 +154,7 @@ fn model(rate: f64) -> Table {
     table
 }
 
-fn death(cluster: &mut Cluster, objects: u64) -> Result<Brought> {
+fn death(cluster: &mut Cluster, objects: u64) -> Result<Recovery> {
     let workload = Workload::writes(objects, VALUE_BYTES);
     cluster.client()?.create_table_in(TABLE, 1)?;
     preload(cluster.connect(FILLERS)?.as_mut(), &workload)?;
@@ -185,8 +185,8 @@ fn death(cluster: &mut Cluster, objects: u64) -> Result<Brought> {
     ensure!(!by.contains(&before[0]), "other servers have the table");
     let values = Values::new(workload.value_bytes, workload.seed);
     let mut lost = 0;
-    for look in 0..LOOKS {
-        let number = look * (objects / LOOKS);
+    for check in 0..CHECKED_OBJECTS {
+        let number = check * (objects / CHECKED_OBJECTS);
         let found = client.get(table, &key_of(number))?;
         lost += u64::from(found.is_none_or(|object| object.value != values.of(number)));
     }
@@ -195,7 +195,7 @@ fn death(cluster: &mut Cluster, objects: u64) -> Result<Brought> {
     };
     let micros = counters("recovery_micros_total")?.into_iter().max().unwrap_or(0);
     let replay = Duration::from_micros(counters("recovery_cpu_micros_total")?.into_iter().sum());
-    Ok(Brought {
+    Ok(Recovery {
         objects: counters("recovered_objects_total")?.into_iter().sum(),
         bytes: counters("recovered_bytes_total")?.into_iter().sum(),
         seconds: Duration::from_micros(micros).as_secs_f64(),

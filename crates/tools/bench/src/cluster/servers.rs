@@ -1,4 +1,5 @@
-//! A coordinator and servers with replicas on each other, as processes of this machine.
+//! A cluster of processes on this machine: a coordinator, and servers that keep replicas for each
+//! other.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,14 +15,14 @@ use crate::system::{Durability, READY_LIMIT, Server, Setup, System, own_folder};
 use sprat_measure::target::LoadTarget;
 use sprat_measure::usage;
 
-/// How long an operation may take, a death and the recovery from it included.
+/// Timeout of an operation, including a server's death and the recovery from it.
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What is wanted.
+/// The configuration of a cluster to start.
 #[derive(Clone, Debug)]
 pub(super) struct Replicated {
     pub(super) program: PathBuf,
-    /// Servers.
+    /// Number of servers.
     pub(super) servers: usize,
     /// Replicas of each log.
     pub(super) copies: usize,
@@ -29,12 +30,12 @@ pub(super) struct Replicated {
 }
 
 impl Replicated {
-    /// One server more than the fewest that do.
+    /// Configures one server more than the replicas need.
     pub(super) fn new(program: PathBuf, copies: usize) -> Self {
         Self { program, servers: copies + 2, copies, name: format!("sprat -r {copies}") }
     }
 
-    /// Starts it, and waits until everybody is known.
+    /// Starts the cluster, and waits until the coordinator knows all servers.
     pub(super) fn launch(&self, setup: &Setup) -> Result<Cluster> {
         let folder = own_folder(&setup.data, "cluster")?;
         let locator = |transport: &str| -> Result<String> {
@@ -53,7 +54,7 @@ impl Replicated {
         let mut cluster = Cluster {
             servers: listens.iter().map(|_| None).collect(),
             _process: process,
-            wanted: self.clone(),
+            config: self.clone(),
             setup: setup.clone(),
             folder,
             coordinator,
@@ -78,12 +79,12 @@ impl System for Replicated {
     }
 }
 
-/// One that runs.
+/// A running cluster. Its processes are killed when it is dropped.
 pub(super) struct Cluster {
-    // Killed before their folder goes.
+    // Dropped, and so killed, before the folder is removed.
     servers: Vec<Option<Process>>,
     _process: Process,
-    wanted: Replicated,
+    config: Replicated,
     setup: Setup,
     folder: TempDir,
     coordinator: String,
@@ -91,17 +92,17 @@ pub(super) struct Cluster {
 }
 
 impl Cluster {
-    /// Starts a server that does not run, and waits until the coordinator knows it.
+    /// Starts a server that is not running, and waits until the coordinator knows it.
     pub(super) fn start(&mut self, server: usize) -> Result<()> {
         let durability = match self.setup.durability {
             Durability::Memory => bail!("replicas are on disk in the end"),
             Durability::Buffered => "buffered",
             Durability::Sync => "sync",
         };
-        let program = self.wanted.program.to_str().context("a path of the program in UTF-8")?;
+        let program = self.config.program.to_str().context("a path of the program in UTF-8")?;
         let data = self.folder.path().join(format!("server-{server}"));
         let (memory, copies) =
-            (self.setup.memory_bytes.to_string(), self.wanted.copies.to_string());
+            (self.setup.memory_bytes.to_string(), self.config.copies.to_string());
         let disk = (self.setup.memory_bytes * 2).to_string();
         let data = data.to_str().context("a folder in UTF-8")?;
         let flags = [
@@ -120,13 +121,14 @@ impl Cluster {
         let log = self.folder.path().join(format!("server-{server}.log"));
         let process = Process::spawn(program, flags.into_iter().chain(more), None, &log)?;
         let process = self.servers[server].insert(process);
-        // One that was declared dead is listed until its tables are another's: whoever is new
-        // answers.
+        // The coordinator lists a dead server until its tables are recovered, at the same
+        // locator:
+        // only the counters of the new process show that it is ready.
         let (options, listen) =
             (options(&self.coordinator, Duration::from_secs(1)), &self.listens[server]);
         process.wait_ready(READY_LIMIT, || {
-            let look = || Client::connect(&options)?.server_stats(listen);
-            look().is_ok_and(|counters| {
+            let counters = || Client::connect(&options)?.server_stats(listen);
+            counters().is_ok_and(|counters| {
                 counters
                     .iter()
                     .any(|counter| counter.name == "assignments_version" && counter.value > 0)
@@ -135,15 +137,16 @@ impl Cluster {
         Ok(())
     }
 
-    /// Kills a server (SIGKILL).
+    /// Kills a server with SIGKILL.
     pub(super) fn kill(&mut self, server: usize) {
         if let Some(mut process) = self.servers[server].take() {
             process.kill();
         }
     }
 
-    /// Starts servers again that have ended by themselves: those that were declared dead while they
-    /// stood still. Returns how many there were.
+    /// Restarts servers that have ended by themselves, because they stalled and were declared
+    /// dead.
+    /// Returns their number.
     pub(super) fn revive(&mut self) -> Result<usize> {
         let ended =
             |process: &mut Option<Process>| process.as_mut().is_some_and(Process::has_ended);
@@ -153,46 +156,47 @@ impl Cluster {
         Ok(ended.len())
     }
 
-    /// How clients reach it.
+    /// Returns the options for clients of the cluster.
     pub(super) fn client_options(&self) -> Options {
         options(&self.coordinator, PATIENCE)
     }
 
-    /// A client of it.
+    /// Connects a client to the cluster.
     pub(super) fn client(&self) -> Result<Client> {
         Ok(Client::connect(&self.client_options())?)
     }
 
-    /// How servers are reached.
+    /// Returns the locators of the servers.
     pub(super) fn locators(&self) -> &[String] {
         &self.listens
     }
 
-    /// The servers that have a table.
+    /// Returns the indices of the servers with a table's tablets.
     pub(super) fn servers_of(&self, table: &str) -> Result<Vec<usize>> {
-        self.told_servers_of(&mut self.client()?, table)
+        self.servers_seen_by(&mut self.client()?, table)
     }
 
-    /// The same as this client is told: for those who ask often.
-    pub(super) fn told_servers_of(&self, client: &mut Client, table: &str) -> Result<Vec<usize>> {
+    /// Does the same as [`servers_of`](Self::servers_of) with an existing client, which saves
+    /// connecting.
+    pub(super) fn servers_seen_by(&self, client: &mut Client, table: &str) -> Result<Vec<usize>> {
         let tables = client.list_tables()?;
         let record =
             tables.into_iter().find(|record| record.name == table).context("a table just made")?;
-        let place = |locator| self.listens.iter().position(|listen| *listen == locator);
-        let places = record
+        let index = |locator| self.listens.iter().position(|listen| *listen == locator);
+        let indices = record
             .locators()
             .into_iter()
-            .map(|locator| place(locator).context("a server of this cluster"));
-        places.collect()
+            .map(|locator| index(locator).context("a server of this cluster"));
+        indices.collect()
     }
 
-    /// CPU seconds that a server has used.
+    /// Returns the CPU seconds that a server has used.
     pub(super) fn cpu_seconds(&self, server: usize) -> Result<f64> {
         let process = self.servers[server].as_ref().context("a server that runs")?;
         Ok(usage::cpu_time(process.pid())?.as_secs_f64())
     }
 
-    /// A counter of a server, zero if it has none of that name.
+    /// Returns a counter of a server, or zero if it has none of that name.
     pub(super) fn counter(&self, server: usize, name: &str) -> Result<u64> {
         let counters = self.client()?.server_stats(&self.listens[server])?;
         Ok(counters.iter().find(|counter| counter.name == name).map_or(0, |counter| counter.value))

@@ -1,12 +1,12 @@
-//! Why an operation took long: what was seen at that very operation, and what follows from it.
+//! Finds the cause of a slow operation from what was observed during that operation.
 //!
-//! The client spins while it waits, and stamps every turn; the server, while it is timed, every
-//! round. The longest turn of an operation says whether the thread at that end was held up, and for
-//! how long; the accounts of the thread say by what.
+//! The client spins while it waits and times every iteration of its loop; a server with `--timed`
+//! does the same. The longest iteration during an operation shows whether the thread at that end
+//! was held up, and for how long; the kernel's statistics of the thread show by what.
 
 use serde::{Deserialize, Serialize};
 
-/// Whose fault it is.
+/// The part of the system that is responsible for a cause.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
@@ -22,109 +22,121 @@ pub enum Verdict {
     Unexplained,
 }
 
-/// What happened.
+/// The cause of a slow operation.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
-    /// Something was sent again, and neither end had been held up.
+    /// A frame was sent again, and neither end had been held up.
     Retransmission,
-    /// Another thread was given the core: the thread was switched, and time is missing in its
-    /// account.
-    Preemption(End),
-    /// The core was the hypervisor's: the thread was not switched, and time is missing in its
-    /// account.
-    Steal(End),
+    /// The kernel gave the core to another thread: the thread was switched out, and did not run
+    /// for
+    /// the whole time.
+    Preemption(PathEnd),
+    /// The hypervisor took the core: the thread was not switched out, and yet did not run for
+    /// the
+    /// whole time.
+    Steal(PathEnd),
     /// The thread was held up while it touched memory for the first time.
-    Fault(End),
-    /// The thread was held up, and its core had interrupts.
-    Interrupt(End),
-    /// The server was held up, and its cleaner had worked.
+    Fault(PathEnd),
+    /// The thread was held up, and its core handled interrupts.
+    Interrupt(PathEnd),
+    /// The server was held up while its cleaner worked.
     Cleaner,
-    /// The thread was held up, and neither its account nor its core's tells by what: a hypervisor
-    /// that keeps no account, the firmware.
-    Untold(End),
-    /// The server's round was long, and nobody can tell what its core did: it runs on another host.
-    Round,
-    /// Neither end was held up: the way between them.
-    Nothing,
+    /// The thread was held up, and neither its statistics nor those of its core show by what: it
+    /// may be the firmware, or a hypervisor that does not report steal time.
+    #[serde(rename = "untold")]
+    Unknown(PathEnd),
+    /// An iteration of the server's loop was long, and its core's interrupts are not known
+    /// because
+    /// it runs on another host.
+    #[serde(rename = "round")]
+    LongIteration,
+    /// Neither end was held up: the time was spent between them.
+    #[serde(rename = "nothing")]
+    NeitherEnd,
 }
 
-/// One of the two ends.
+/// One of the two ends of an operation's path.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum End {
-    /// The thread that asks.
+pub enum PathEnd {
+    /// The client's thread.
     Client,
-    /// The server's node.
+    /// The thread of the server's node.
     Server,
 }
 
-/// What one end tells of the time around an operation.
+/// What was observed at one end during an operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Seen {
-    /// The longest turn of its loop beyond a usual one, ns.
+pub struct EndObservation {
+    /// How much longer the longest iteration of the loop took than usual, in ns.
     pub held_ns: u64,
-    /// Time missing in the thread's account, ns.
+    /// Time in which the thread did not run, in ns.
     pub missing_ns: u64,
-    /// Times another thread was given its core.
+    /// How often the kernel gave the core to another thread.
     pub preempted: u64,
-    /// Page faults.
+    /// Page faults of the thread.
     pub faults: u64,
-    /// Interrupts of its core, where they can be told.
+    /// Interrupts of the core, if they are known.
     pub interrupts: Option<u64>,
 }
 
-/// Everything that was seen at one operation.
+/// Everything that was observed during one slow operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Evidence {
-    /// How much longer it took than the median, ns.
+    /// How much longer the operation took than the median, in ns.
     pub excess_ns: u64,
-    /// The client's end.
-    pub client: Seen,
-    /// The server's, if it is timed.
-    pub server: Option<Seen>,
-    /// Frames that either sent again.
+    /// The observation at the client.
+    pub client: EndObservation,
+    /// The observation at the server, if it is timed.
+    pub server: Option<EndObservation>,
+    /// Frames that either end sent again.
     pub resent: u64,
-    /// Bytes that the server's cleaner looked at or moved.
+    /// Bytes that the server's cleaner read or moved.
     pub cleaned_bytes: u64,
 }
 
-/// An end's turn explains an operation when it is at least this share of what the operation took
-/// too long.
+/// Share of an operation's excess time that a delay must reach to explain the operation.
 const MOST: f64 = 0.5;
 
 impl Evidence {
-    /// The cause that is best borne out.
+    /// Returns the most probable cause.
     #[must_use]
     pub fn cause(&self) -> Cause {
-        let server = self.server.map(|seen| (End::Server, seen));
-        let mut held: Vec<(End, Seen)> = [Some((End::Client, self.client)), server]
-            .into_iter()
-            .flatten()
-            .filter(|end| self.explains(end.1.held_ns))
-            .collect();
+        let server = self.server.map(|seen| (PathEnd::Server, seen));
+        let mut held: Vec<(PathEnd, EndObservation)> =
+            [Some((PathEnd::Client, self.client)), server]
+                .into_iter()
+                .flatten()
+                .filter(|end| self.explains(end.1.held_ns))
+                .collect();
         held.sort_by_key(|end| std::cmp::Reverse(end.1.held_ns));
         let causes = || held.iter().map(|&(end, seen)| self.cause_at(end, seen));
-        // Both are held up when one is while it has a lock that the other wants: the one that can
-        // tell by what is the culprit.
-        let told = causes().find(|cause| !matches!(cause, Cause::Untold(_) | Cause::Round));
-        // Requests to a server that is held up are sent again too: only where nobody was, something
-        // was lost.
-        let nobody = || if self.resent > 0 { Cause::Retransmission } else { Cause::Nothing };
-        told.or_else(|| causes().next()).unwrap_or_else(nobody)
+        // If one thread is held up while it has a lock that the other needs, both are held
+        // up:
+        // blame the one for which a cause is known.
+        let known =
+            causes().find(|cause| !matches!(cause, Cause::Unknown(_) | Cause::LongIteration));
+        // Requests to a server that is held up are sent again too, so a retransmission means
+        // a
+        // lost frame only if neither end was held up.
+        let neither = || if self.resent > 0 { Cause::Retransmission } else { Cause::NeitherEnd };
+        known.or_else(|| causes().next()).unwrap_or_else(neither)
     }
 
-    /// What held an end up.
-    fn cause_at(&self, end: End, seen: Seen) -> Cause {
+    /// Returns what held up one end.
+    fn cause_at(&self, end: PathEnd, seen: EndObservation) -> Cause {
         let missing = seen.missing_ns as f64 >= seen.held_ns as f64 * MOST;
         match seen {
-            Seen { preempted: 1.., .. } if missing => Cause::Preemption(end),
+            EndObservation { preempted: 1.., .. } if missing => Cause::Preemption(end),
             _ if missing => Cause::Steal(end),
-            _ if end == End::Server && self.cleaned_bytes > 0 => Cause::Cleaner,
-            Seen { faults: 1.., .. } => Cause::Fault(end),
-            Seen { interrupts: Some(1..), .. } => Cause::Interrupt(end),
-            Seen { interrupts: None, .. } if end == End::Server => Cause::Round,
-            Seen { interrupts: Some(0) | None, .. } => Cause::Untold(end),
+            _ if end == PathEnd::Server && self.cleaned_bytes > 0 => Cause::Cleaner,
+            EndObservation { faults: 1.., .. } => Cause::Fault(end),
+            EndObservation { interrupts: Some(1..), .. } => Cause::Interrupt(end),
+            EndObservation { interrupts: None, .. } if end == PathEnd::Server => {
+                Cause::LongIteration
+            }
+            EndObservation { interrupts: Some(0) | None, .. } => Cause::Unknown(end),
         }
     }
 
@@ -134,22 +146,22 @@ impl Evidence {
 }
 
 impl Cause {
-    /// Whose fault that is.
+    /// Returns the part of the system that is responsible for the cause.
     #[must_use]
     pub fn verdict(self) -> Verdict {
         match self {
-            Self::Steal(_) | Self::Untold(_) => Verdict::Machine,
+            Self::Steal(_) | Self::Unknown(_) => Verdict::Machine,
             Self::Preemption(_) | Self::Fault(_) | Self::Interrupt(_) => Verdict::Kernel,
             Self::Retransmission => Verdict::Network,
             Self::Cleaner => Verdict::Store,
-            Self::Round | Self::Nothing => Verdict::Unexplained,
+            Self::LongIteration | Self::Nothing => Verdict::Unexplained,
         }
     }
 
-    /// In words.
+    /// Describes the cause.
     #[must_use]
     pub fn words(self) -> String {
-        let at = |what: &str, end: End| format!("{what} at the {}", end.word());
+        let at = |what: &str, end: PathEnd| format!("{what} at the {}", end.word());
         match self {
             Self::Retransmission => "retransmission".to_owned(),
             Self::Preemption(end) => at("preemption", end),
@@ -157,14 +169,14 @@ impl Cause {
             Self::Fault(end) => at("page fault", end),
             Self::Interrupt(end) => at("interrupt", end),
             Self::Cleaner => "cleaner".to_owned(),
-            Self::Untold(end) => at("held up, untold,", end),
-            Self::Round => "a long round of the server".to_owned(),
-            Self::Nothing => "neither end held up".to_owned(),
+            Self::Unknown(end) => at("held up, untold,", end),
+            Self::LongIteration => "a long round of the server".to_owned(),
+            Self::NeitherEnd => "neither end held up".to_owned(),
         }
     }
 }
 
-impl End {
+impl PathEnd {
     fn word(self) -> &'static str {
         match self {
             Self::Client => "client",
@@ -174,7 +186,7 @@ impl End {
 }
 
 impl Verdict {
-    /// The word for it.
+    /// Returns the verdict in a word.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -187,25 +199,25 @@ impl Verdict {
     }
 }
 
-/// Which operations are left out of a distribution, by what hit them: a look at the store without
-/// its machine.
+/// Which slow operations to exclude from a distribution by their causes, to see the store without
+/// the effects of its machine.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Apart {
-    /// None: every one of them counts.
+pub enum Exclusion {
+    /// Excludes none.
     Nothing,
-    /// Those hit by preemption or steal: somebody else had the core.
+    /// Excludes operations during which a thread lost its core to preemption or steal.
     Core,
-    /// Those hit by interrupts, too.
+    /// Also excludes operations that were hit by interrupts.
     Interrupts,
 }
 
-impl Apart {
-    /// All there are, each setting apart what the one before does.
+impl Exclusion {
+    /// All exclusions; each also excludes what the one before it does.
     pub const ALL: [Self; 3] = [Self::Nothing, Self::Core, Self::Interrupts];
 
-    /// Whether an operation hit by `cause` is set apart.
+    /// Whether an operation with this cause is excluded.
     #[must_use]
-    pub fn takes(self, cause: Cause) -> bool {
+    pub fn excludes(self, cause: Cause) -> bool {
         match cause {
             Cause::Preemption(_) | Cause::Steal(_) => self != Self::Nothing,
             Cause::Interrupt(_) => self == Self::Interrupts,
@@ -213,7 +225,7 @@ impl Apart {
         }
     }
 
-    /// In words: of which operations a figure is.
+    /// Describes the operations that remain.
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {
@@ -223,7 +235,7 @@ impl Apart {
         }
     }
 
-    /// What the operations set apart were hit by, in words; nothing when there are none.
+    /// Describes the causes of the excluded operations; `None` if none is excluded.
     #[must_use]
     pub fn hit_by(self) -> Option<&'static str> {
         match self {
@@ -234,12 +246,12 @@ impl Apart {
     }
 }
 
-/// How often each cause was found.
+/// Counts causes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Tally(Vec<(Cause, u64)>);
 
 impl Tally {
-    /// Counts one.
+    /// Counts a cause.
     pub fn add(&mut self, cause: Cause) {
         match self.0.iter_mut().find(|one| one.0 == cause) {
             Some((_, count)) => *count += 1,
@@ -247,13 +259,13 @@ impl Tally {
         }
     }
 
-    /// How many there were.
+    /// Returns the total count.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.0.iter().map(|(_, count)| count).sum()
     }
 
-    /// The causes with their shares of all that were examined, 0 to 1, most frequent first.
+    /// Returns the causes with their shares of the total count, 0 to 1, most frequent first.
     #[must_use]
     pub fn shares(&self) -> Vec<(Cause, f64)> {
         let all = self.count().max(1) as f64;
@@ -264,12 +276,14 @@ impl Tally {
     }
 }
 
-/// The verdict on a step, and the share of its operations, 0 to 1, that bears it out.
+/// Judges a step in the tail. Returns the verdict, and the share of the step's operations, 0 to 1,
+/// that supports it.
 ///
-/// The verdict that most of the examined operations bear out. When most of them are unexplained
-/// (the server may be unable to tell), but the machine by itself, without any store, holds its
-/// cores up often enough to make `machine_alone` of the share `beyond` the step's beginning, and
-/// that is most of it, then it is the machine's or its kernel's: `Machine`.
+/// The verdict is that of most of the examined operations. If that is `Unexplained` (the server may
+/// not report enough), the measured jitter of the machine decides: `beyond` is the share of
+/// operations from the step's beginning on, and `machine_alone` the share that the machine would
+/// delay as long without any store. If the latter is at least half of the former, the verdict is
+/// `Machine`.
 #[must_use]
 pub fn judge(tally: &Tally, beyond: f64, machine_alone: f64) -> (Verdict, f64) {
     let mut by_verdict: Vec<(Verdict, f64)> = Vec::new();

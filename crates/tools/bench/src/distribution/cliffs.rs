@@ -1,54 +1,54 @@
-//! Steps in the tail of a distribution: places where many operations take about as long, and hardly
-//! any a little less.
+//! Finds steps ("cliffs") in the tail of a distribution: latencies that many operations have, while
+//! hardly any has a slightly lower one.
 //!
-//! On logarithmic axes the share of operations beyond a latency falls smoothly where delays have
-//! many small causes. One cause of its own duration (a timer's interrupt, a time slice, a
-//! retransmission) makes a step: the curve runs flat up to that duration, then drops. Over the
-//! logarithm of the latency such a step is a hill of the density, and that is what is looked for: a
-//! hill in the tail that rises above the valley before it by more than chance would have it.
+//! On logarithmic axes the share of operations beyond a latency falls smoothly if delays have many
+//! small causes. A single cause with a fixed duration (a timer interrupt, a time slice, a
+//! retransmission) makes a step: the curve is flat up to that duration, then drops. In the density
+//! over the logarithm of the latency such a step is a hill. [`find`] searches for hills in the tail
+//! that rise above the valley before them by more than chance explains.
 
 use serde::{Deserialize, Serialize};
 
 use sprat_measure::hist::Latencies;
 
-/// Width of a bar, in logarithms: sixteen a decade are each 15 % wide, as wide as a step is sharp.
+/// Bars of the histogram per decade: each is 15 % wide, about the width of a step.
 const BARS_PER_DECADE: f64 = 16.0;
 
 /// The tail begins at this many medians.
 pub const TAIL_FROM_MEDIANS: f64 = 1.5;
 
-/// Fewest operations that make a step.
+/// Operations in a step at least.
 pub const MIN_COUNT: u64 = 20;
 
-/// A hill stands this many standard deviations above the valley before it. With some hundred bars
-/// to look at, three would find hills in every other smooth tail.
+/// A hill is at least this many standard deviations higher than the valley before it. There are
+/// some hundred bars, so with three, every other smooth tail would have a hill.
 const SIGNIFICANT: f64 = 5.0;
 
 /// A hill is at least this many times as high as the valley before it.
 const RISE: f64 = 1.5;
 
-/// A hill ends where it has fallen to its top by this: what comes behind is the tail's again.
+/// A hill ends where it has fallen to its height divided by this: what follows is the tail.
 const FOOT: u64 = 16;
 
-/// Most steps told, the largest ones.
+/// Steps that are returned at most, the largest ones.
 pub const MAX_CLIFFS: usize = 12;
 
-/// A step.
+/// A step in the tail.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cliff {
-    /// Where it is, ns: the median of the operations in it.
+    /// Its position: the median latency of its operations, in ns.
     pub at_ns: u64,
-    /// From here, ns, above the valley before it.
+    /// The least latency in it, above the valley before it, in ns.
     pub from_ns: u64,
-    /// To here, ns, included.
+    /// The greatest latency in it, in ns.
     pub to_ns: u64,
-    /// Operations in it.
+    /// Number of operations in it.
     pub count: u64,
-    /// The same as a share of all, 0 to 1.
+    /// Its share of all operations, 0 to 1.
     pub share: f64,
 }
 
-/// The steps in the tail, by latency.
+/// Returns the steps in the tail, ordered by latency.
 #[must_use]
 pub fn find(latencies: &Latencies) -> Vec<Cliff> {
     let counts = latencies.counts();
@@ -86,13 +86,15 @@ pub fn find(latencies: &Latencies) -> Vec<Cliff> {
     cliffs
 }
 
-/// Hills behind the highest: the bar of the valley before each, and its own last one.
+/// Returns the hills after the highest one: for each the bar of the valley before it, and its last
+/// bar.
 fn hills(bars: &[u64]) -> Vec<[usize; 2]> {
     let Some(main) = (0..bars.len()).max_by_key(|&at| (bars[at], std::cmp::Reverse(at))) else {
         return Vec::new();
     };
     let mut hills = Vec::new();
-    // The valley is the lowest bar since the last hill; a hill has begun when one stands out of it.
+    // The valley is the lowest bar since the last hill; a bar that stands out of it begins a
+    // hill.
     let (mut valley, mut top) = (main, None);
     let mut at = main + 1;
     while at < bars.len() {
@@ -116,8 +118,8 @@ fn hills(bars: &[u64]) -> Vec<[usize; 2]> {
     hills
 }
 
-/// From a bar on the way down, the first that is no higher than `low`, or the lowest before
-/// anything stands out again.
+/// Returns the end of a hill, searching from a bar on its falling side: the first bar that is no
+/// higher than `low`, or the lowest one before another hill begins.
 fn foot(bars: &[u64], from: usize, low: u64) -> usize {
     let mut lowest = from;
     for at in from..bars.len() {

@@ -1,42 +1,43 @@
-//! A look around: what the threads' accounts, the server and the cores tell, to be compared with
-//! the look before.
+//! Reads the statistics of both threads, of the server and of the cores, to compare them with those
+//! of the reading before.
 //!
-//! A look costs some tens of microseconds, so it is taken only when something was seen, between
-//! operations, and one operation that does not count is made behind it, to have caches and queues
-//! as they were.
+//! A reading takes some tens of microseconds. So it is made between operations, only after a slow
+//! one, and followed by an operation that does not count, which restores caches and queues.
 
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use sprat_net::{Scale, ThreadAccount};
 
-use super::causes::{Evidence, Seen};
-use crate::single::{Counters, Lap, Single};
+use super::causes::{EndObservation, Evidence};
+use crate::single::{Counters, OperationTimes, Single};
 use sprat_measure::hist::nanos;
 
-/// Reading the interrupts of all cores may take this long. On a machine of many cores it takes
-/// longer: there they are left out.
+/// Time that reading the interrupts of all cores may take. On a machine with many cores it takes
+/// longer: there interrupts are left out.
 const INTERRUPTS_LIMIT: Duration = Duration::from_micros(300);
 
-/// Readings of which the shortest is taken for how long it takes.
+/// Trials to measure that time, of which the shortest counts.
 const TRIALS: usize = 5;
 
-/// The cores of both ends, as far as they are known and on this machine.
+/// The cores of both ends, if they are known and belong to this machine.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Cores {
     pub(super) client: Option<usize>,
     pub(super) server: Option<usize>,
 }
 
-/// What the last look saw.
-pub(super) struct Looker {
+/// Observes both ends. Call [`learn`](Self::learn) with the usual times, [`look`](Self::look) after
+/// a slow operation and [`evidence`](Self::evidence) with the result, then
+/// [`settle`](Self::settle).
+pub(super) struct Observer {
     cores: Cores,
-    interrupts_told: bool,
+    interrupts_known: bool,
     scale: Scale,
-    /// What a turn of the client's loop takes that nobody holds up, ns, and a round of the
-    /// server's.
-    usual_turn: u64,
-    usual_round: u64,
+    /// Usual time of an undisturbed iteration of the client's loop in ns.
+    usual_client_iteration: u64,
+    /// Usual time of an undisturbed iteration of the server's loop in ns.
+    usual_server_iteration: u64,
     last: Reading,
 }
 
@@ -48,55 +49,56 @@ struct Reading {
     interrupts: Vec<u64>,
 }
 
-/// What has changed since the last look.
+/// The changes between two readings.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Change {
-    client: Seen,
-    server: Option<Seen>,
+    client: EndObservation,
+    server: Option<EndObservation>,
     resent: u64,
     cleaned_bytes: u64,
 }
 
-impl Looker {
+impl Observer {
     pub(super) fn new(cores: Cores, scale: Scale) -> Self {
         let trial = || {
             let start = Instant::now();
             interrupts().is_some().then(|| start.elapsed())
         };
         let shortest = (0..TRIALS).filter_map(|_| trial()).min();
-        let interrupts_told = shortest.is_some_and(|shortest| shortest <= INTERRUPTS_LIMIT);
+        let interrupts_known = shortest.is_some_and(|shortest| shortest <= INTERRUPTS_LIMIT);
         Self {
             cores,
-            interrupts_told,
+            interrupts_known,
             scale,
-            usual_turn: 0,
-            usual_round: 0,
+            usual_client_iteration: 0,
+            usual_server_iteration: 0,
             last: Reading::default(),
         }
     }
 
-    /// Whether the cores' interrupts can be told here.
-    pub(super) fn tells_interrupts(&self) -> bool {
-        self.interrupts_told
+    /// Whether the interrupts of this machine's cores are known.
+    pub(super) fn knows_interrupts(&self) -> bool {
+        self.interrupts_known
     }
 
-    /// Whether the server tells how its node fared: it is timed.
-    pub(super) fn server_tells(&self) -> bool {
+    /// Whether the server reports the times of its loop: it was started with `--timed`.
+    pub(super) fn server_is_timed(&self) -> bool {
         self.last.server.get("longest_round_ns").is_some()
     }
 
-    /// Learns what is usual, of `laps` in which nothing happened, and of the longest rounds between
-    /// looks close together, ns.
-    pub(super) fn learn(&mut self, usual_turn: u64, usual_round: u64) {
-        (self.usual_turn, self.usual_round) = (usual_turn, usual_round);
+    /// Sets the usual time of an undisturbed iteration of the client's and of the server's loop,
+    /// in ns.
+    pub(super) fn learn(&mut self, usual_client_iteration: u64, usual_server_iteration: u64) {
+        self.usual_client_iteration = usual_client_iteration;
+        self.usual_server_iteration = usual_server_iteration;
     }
 
-    /// The longest round of the server before the last look, ns.
-    pub(super) fn longest_round(&self) -> Option<u64> {
+    /// Returns the server's longest iteration before the last reading, in ns.
+    pub(super) fn longest_server_iteration(&self) -> Option<u64> {
         self.last.server.get("longest_round_ns")
     }
 
-    /// Looks.
+    /// Makes a reading, and returns the changes since the one before.
     ///
     /// # Errors
     /// When the server does not answer.
@@ -104,7 +106,7 @@ impl Looker {
         let now = Reading {
             client: ThreadAccount::read(),
             resent: single.resent(),
-            interrupts: if self.interrupts_told {
+            interrupts: if self.interrupts_known {
                 interrupts().unwrap_or_default()
             } else {
                 Vec::new()
@@ -122,8 +124,8 @@ impl Looker {
             Some(now.server.get(name)?.saturating_sub(before.server.get(name).unwrap_or(0)))
         };
         let sum = |names: &[&str]| names.iter().filter_map(|name| grown(name)).sum();
-        let server = now.server.get("longest_round_ns").map(|longest| Seen {
-            held_ns: longest.saturating_sub(self.usual_round),
+        let server = now.server.get("longest_round_ns").map(|longest| EndObservation {
+            held_ns: longest.saturating_sub(self.usual_server_iteration),
             missing_ns: grown("thread_clock_ns_total")
                 .unwrap_or(0)
                 .saturating_sub(grown("thread_ran_ns_total").unwrap_or(0)),
@@ -132,7 +134,7 @@ impl Looker {
             interrupts: of_core(self.cores.server),
         });
         Ok(Change {
-            client: Seen {
+            client: EndObservation {
                 held_ns: 0,
                 missing_ns: nanos(self.scale, passed.at).saturating_sub(passed.ran_ns),
                 preempted: passed.preempted,
@@ -149,17 +151,26 @@ impl Looker {
         })
     }
 
-    /// From here on the client's account counts anew: after what the look itself brought about.
+    /// Restarts the statistics of the client's thread, to leave out the effects of the reading
+    /// itself.
     pub(super) fn settle(&mut self) {
         self.last.client = ThreadAccount::read();
     }
 
-    /// A look's change as evidence on one operation that took `excess_ns` too long.
-    pub(super) fn evidence(&self, lap: &Lap, excess_ns: u64, change: &Change) -> Evidence {
-        let turn = nanos(self.scale, lap.longest_turn);
+    /// Returns the changes as evidence about one operation, which took `excess_ns` longer than
+    /// the
+    /// median.
+    pub(super) fn evidence(
+        &self,
+        times: &OperationTimes,
+        excess_ns: u64,
+        change: &Change,
+    ) -> Evidence {
+        let iteration = nanos(self.scale, times.longest_iteration);
+        let held_ns = iteration.saturating_sub(self.usual_client_iteration);
         Evidence {
             excess_ns,
-            client: Seen { held_ns: turn.saturating_sub(self.usual_turn), ..change.client },
+            client: EndObservation { held_ns, ..change.client },
             server: change.server,
             resent: change.resent,
             cleaned_bytes: change.cleaned_bytes,
@@ -168,21 +179,22 @@ impl Looker {
 }
 
 impl Change {
-    /// Whether each end's core had interrupts, and whether either thread had page faults: what
-    /// comes about by chance.
-    pub(super) fn by_chance(&self) -> [bool; 3] {
-        let interrupts = |seen: Seen| seen.interrupts.is_some_and(|count| count > 0);
+    /// Returns whether the client's core and the server's core had interrupts, and whether
+    /// either
+    /// thread had page faults: events that also happen by chance.
+    pub(super) fn chance_events(&self) -> [bool; 3] {
+        let interrupts = |seen: EndObservation| seen.interrupts.is_some_and(|count| count > 0);
         let faults = self.client.faults + self.server.map_or(0, |seen| seen.faults);
         [interrupts(self.client), self.server.is_some_and(interrupts), faults > 0]
     }
 }
 
-/// Interrupts that each core has had, by core.
+/// Reads the number of interrupts of each core.
 fn interrupts() -> Option<Vec<u64>> {
     count_interrupts(&std::fs::read_to_string("/proc/interrupts").ok()?)
 }
 
-/// The sums of the columns of `/proc/interrupts`; cores that are off have none.
+/// Sums the columns of `/proc/interrupts`. Cores that are off have no column, and get zero.
 fn count_interrupts(text: &str) -> Option<Vec<u64>> {
     let mut lines = text.lines();
     let cores: Vec<usize> = lines
@@ -190,7 +202,7 @@ fn count_interrupts(text: &str) -> Option<Vec<u64>> {
         .split_whitespace()
         .map(|name| name.strip_prefix("CPU")?.parse().ok())
         .collect::<Option<_>>()?;
-    // A kernel cannot have more: what says so is something else.
+    // A higher number than a kernel supports means that this is another format.
     let highest =
         cores.iter().copied().max().filter(|&core| core < rustix::thread::CpuSet::MAX_CPU)?;
     let mut sums = vec![0_u64; highest + 1];
@@ -209,7 +221,8 @@ mod tests {
 
     #[test]
     fn interrupts_are_summed_by_core() {
-        let text = "           CPU0       CPU2       \n 24:          1          5  IO-APIC   5-edge      x\n\
+        let text = "           CPU0       CPU2       \n 24:          1          5  IO-APIC   \
+            5-edge      x\n\
                     LOC:   10   20   Local timer interrupts\nERR:          7\n";
         assert_eq!(count_interrupts(text), Some(vec![18, 0, 25]));
         for odd in ["", "what else\n", "CPU99999999\n", "CPUx\n"] {

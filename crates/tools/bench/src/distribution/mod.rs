@@ -1,14 +1,14 @@
-//! The whole distribution of an operation's latency over several paths, the steps in its tail, and
-//! what they come from.
+//! Measures the whole distribution of an operation's latency over several paths, and explains the
+//! steps in its tail.
 //!
-//! - [`cliffs`] finds the steps; [`causes`] says what a single operation suffered from, and whose
-//!   fault a step is.
-//! - `sample` makes the operations, `look` reads what the threads, the server and the cores tell of
-//!   those that took long.
-//! - The [jitter meter](sprat_measure::jitter) runs before and after, on the same cores, while the
-//!   servers are stopped, and beside on a core of its own where there is one.
-//! - Results carry a label and everything that was counted, so that those of several hosts can be
-//!   [set side by side](render::compared).
+//! - [`cliffs`] finds the steps; [`causes`] finds the cause of a single slow operation, and judges
+//!   which part of the system makes a step.
+//! - `sample` runs the operations, `look` reads the statistics of threads, server and cores after
+//!   slow ones.
+//! - The [jitter meter](sprat_measure::jitter) runs before and after on the same cores, while the
+//!   servers are parked, and during the operations on a spare core, if there is one.
+//! - Results contain a label and all counts, so that those of several hosts can be
+//!   [compared](render::compared).
 
 pub mod causes;
 pub mod cliffs;
@@ -28,109 +28,109 @@ use self::causes::{Cause, Tally, Verdict, judge};
 use self::cliffs::Cliff;
 use self::look::Cores;
 use self::sample::{Sampler, Samples};
-use crate::ours::{Sprat, SpratServer, Transport, forget};
+use crate::ours::{Sprat, SpratServer, Transport, drop_table};
 use crate::scenarios::Lab;
 use crate::single::{Objects, Single};
 use sprat_measure::cpu::{Fifo, Pinned};
 use sprat_measure::jitter::{Jitter, Meter, MeterPlacement, meter};
 use sprat_measure::machine::Machine;
 
-/// Most bytes of an object.
+/// Bytes of an object at most.
 pub const MAX_BYTES: usize = 1 << 20;
 
-/// Objects that are read and written, and most bytes of them together.
+/// Objects that are read and written at most, and bytes of all their values at most.
 const KEYS: usize = 10_000;
 const SET_BYTES: usize = 16 << 20;
 
-/// How long the jitter meter runs, before and again after.
-const METERED: Duration = Duration::from_millis(900);
+/// How long the jitter meter runs before, and again after.
+const METERING_TIME: Duration = Duration::from_millis(900);
 
-/// Version of the JSON: those of another are not read.
+/// Version of the JSON; [`Distributions::read`] rejects others.
 const FORMAT: u32 = 1;
 
 /// What is measured.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Cores, rounds, memory of the servers.
+    /// Cores, rounds, and the servers' memory.
     pub lab: Lab,
     /// Operations over each path.
     pub samples: u64,
     /// Bytes of an object, at most [`MAX_BYTES`].
     pub bytes: usize,
-    /// Writes instead of reads.
+    /// Whether to measure writes instead of reads.
     pub write: bool,
-    /// What the results are to be called.
+    /// A name for the results.
     pub label: String,
 }
 
-/// Whom the operations ask.
+/// The servers to measure.
 #[derive(Clone, Debug)]
-pub enum Over {
-    /// Servers of our own, one for each transport, started from the binary.
+pub enum Subject {
+    /// Servers started for this, one for each transport, from this binary.
     Own(std::path::PathBuf, Vec<Transport>),
-    /// A cluster that runs.
+    /// A running cluster.
     Cluster(Options),
 }
 
-/// Everything that was found on one host.
+/// The results of one host.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Distributions {
     format: u32,
-    /// What it is called: the host, its kind.
+    /// Their name, such as the host or its kind.
     pub label: String,
-    /// The machine it was measured on.
+    /// The measured machine.
     pub machine: Machine,
     /// `read` or `write`.
     pub op: String,
     /// Bytes of an object.
     pub bytes: usize,
-    /// The machine without the store: what the jitter meter found on the client's core and on the
-    /// server's.
+    /// Jitter of the client's core and of the server's core without the store.
     pub jitter: Vec<Jitter>,
-    /// What it found beside the operations, on a core of its own, where there was one.
+    /// Jitter of a spare core during the operations, if there was one.
     pub beside: Option<Jitter>,
-    /// The paths, in the order they were asked for.
-    pub paths: Vec<Measured>,
+    /// The results of each path, in the order of the request.
+    pub paths: Vec<PathResult>,
 }
 
-/// One path.
+/// The result of one path.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Measured {
-    /// What it is called: `fast+udp`.
+pub struct PathResult {
+    /// The path's name, such as `fast+udp`.
     pub name: String,
-    /// What was counted.
+    /// The operations.
     pub samples: Samples,
-    /// The steps in the tail, explained.
-    pub cliffs: Vec<Explained>,
+    /// The steps in the tail with their explanations.
+    pub cliffs: Vec<ExplainedCliff>,
 }
 
-/// A step and what it comes from.
+/// A step and its explanation.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Explained {
-    /// Where, and how many.
+pub struct ExplainedCliff {
+    /// The step.
     pub cliff: Cliff,
-    /// The share of operations from its beginning on, 0 to 1.
+    /// The share of operations from the step's beginning on, 0 to 1.
     pub beyond: f64,
-    /// The share that the machine would hold up for as long by itself, as the jitter meter has it.
+    /// The share of operations that the machine would delay as long without the store, by the
+    /// jitter meter, 0 to 1.
     pub machine_alone: f64,
-    /// Operations in it that were examined.
+    /// Number of examined operations in the step.
     pub examined: u64,
-    /// Their causes and the share of each, 0 to 1.
+    /// Their causes with shares, 0 to 1.
     pub causes: Vec<(Cause, f64)>,
-    /// Whose fault it is.
+    /// The part of the system that makes the step.
     pub verdict: Verdict,
-    /// The share of the step's examined operations that says so, 0 to 1.
+    /// The share of the step's operations that supports the verdict, 0 to 1.
     pub verdict_share: f64,
 }
 
-/// Measures the distribution over every path, turn by turn. `progress` is told what is about to be
-/// done.
+/// Measures the distribution over every path; the paths alternate in rounds. Calls `progress` with
+/// a description of each step before it begins.
 ///
 /// # Errors
-/// When a server cannot be started, or an operation is not answered as it should be.
+/// When a server cannot be started, or an operation gets a wrong answer or none.
 pub fn measure(
     settings: &Settings,
-    over: &Over,
+    over: &Subject,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Distributions> {
     ensure!(
@@ -144,23 +144,23 @@ pub fn measure(
     let mut paths = start(settings, over, progress)?;
     let places = [
         MeterPlacement { core: lab.client_core, fifo: lab.client_fifo },
-        // Of a cluster that runs elsewhere, or anywhere, the core is not known.
+        // The core of a server in a running cluster is not known.
         MeterPlacement { core: lab.setup.core, fifo: None },
     ];
-    let places = if matches!(over, Over::Own(..)) && lab.setup.core.is_some() {
+    let places = if matches!(over, Subject::Own(..)) && lab.setup.core.is_some() {
         &places[..]
     } else {
         &places[..1]
     };
     progress("the jitter meter, without the store");
-    let before = meter(places, METERED)?;
+    let before = meter(places, METERING_TIME)?;
     let beside = spare_core(lab)
         .map(|core| Meter::start(MeterPlacement { core: Some(core), fifo: None }))
         .transpose()?;
-    take_turns(settings, &mut paths, progress)?;
+    run_rounds(settings, &mut paths, progress)?;
     let beside = beside.map(Meter::stop).transpose()?;
     progress("the jitter meter again");
-    let after = meter(places, METERED)?;
+    let after = meter(places, METERING_TIME)?;
     let jitter: Vec<Jitter> =
         before.into_iter().zip(&after).map(|(before, after)| before.and(after)).collect();
     let paths = paths.into_iter().map(|path| path.finish(&jitter)).collect::<Result<_>>()?;
@@ -177,27 +177,31 @@ pub fn measure(
     })
 }
 
-/// Neither the client's nor the servers', if there is such a one.
+/// Returns a core that neither the client nor the servers use, if there is one.
 fn spare_core(lab: &Lab) -> Option<usize> {
     let (client, server) = (lab.client_core?, lab.setup.core?);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     (0..cores).find(|&core| core != client && core != server)
 }
 
-/// A path and what keeps it alive.
-struct Running {
+/// A path that is being measured, with its server.
+struct RunningPath {
     name: String,
     sampler: Sampler,
     server: Option<SpratServer>,
-    /// The cluster whose table is to be dropped.
+    /// The cluster whose benchmark table is dropped at the end.
     cluster: Option<Options>,
 }
 
-fn start(settings: &Settings, over: &Over, progress: &mut dyn FnMut(&str)) -> Result<Vec<Running>> {
+fn start(
+    settings: &Settings,
+    over: &Subject,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Vec<RunningPath>> {
     let lab = &settings.lab;
     let objects = || Objects::new(settings.bytes, (SET_BYTES / settings.bytes).clamp(1, KEYS));
     match over {
-        Over::Own(program, transports) => {
+        Subject::Own(program, transports) => {
             let start = |&transport: &Transport| {
                 progress(&format!("starting a server over {}", transport.word()));
                 let server = Sprat::new(program.clone(), transport, Mode::Spin)
@@ -207,7 +211,7 @@ fn start(settings: &Settings, over: &Over, progress: &mut dyn FnMut(&str)) -> Re
                 let cores = Cores { client: lab.client_core, server: lab.setup.core };
                 let sampler = Sampler::new(single, objects(), settings.write, cores)?;
                 server.set_parked(true);
-                Ok(Running {
+                Ok(RunningPath {
                     name: transport.word().to_owned(),
                     sampler,
                     server: Some(server),
@@ -216,26 +220,27 @@ fn start(settings: &Settings, over: &Over, progress: &mut dyn FnMut(&str)) -> Re
             };
             transports.iter().map(start).collect()
         }
-        Over::Cluster(options) => {
-            let nobody = || {
+        Subject::Cluster(options) => {
+            let no_cluster = || {
                 let coordinator = &options.coordinator;
                 format!(
-                    "no cluster answers at {coordinator}; start one with `sprat server -C {coordinator} --with-coordinator`"
+                    "no cluster answers at {coordinator}; start one with `sprat server -C \
+                     {coordinator} --with-coordinator`"
                 )
             };
-            let single =
-                Single::new(Client::connect(options).with_context(nobody)?).with_context(nobody)?;
+            let single = Single::new(Client::connect(options).with_context(no_cluster)?)
+                .with_context(no_cluster)?;
             let name = single.transport().to_owned();
             let cores = Cores { client: lab.client_core, server: None };
             let sampler = Sampler::new(single, objects(), settings.write, cores)?;
-            Ok(vec![Running { name, sampler, server: None, cluster: Some(options.clone()) }])
+            Ok(vec![RunningPath { name, sampler, server: None, cluster: Some(options.clone()) }])
         }
     }
 }
 
-fn take_turns(
+fn run_rounds(
     settings: &Settings,
-    paths: &mut [Running],
+    paths: &mut [RunningPath],
     progress: &mut dyn FnMut(&str),
 ) -> Result<()> {
     let lab = &settings.lab;
@@ -243,15 +248,17 @@ fn take_turns(
     let _pinned = Pinned::to(lab.client_core)?;
     let fifo = lab.client_fifo.map(Fifo::current_thread).transpose()?;
     for round in 0..rounds {
-        // Each round in the other direction; and what the division leaves over is for the first.
+        // The order of the paths is reversed in every other round. The first round also
+        // makes the
+        // samples that the division leaves over.
         let count =
             settings.samples / rounds + if round == 0 { settings.samples % rounds } else { 0 };
-        for turn in 0..paths.len() {
-            let index = if round % 2 == 0 { turn } else { paths.len() - 1 - turn };
+        for place in 0..paths.len() {
+            let index = if round % 2 == 0 { place } else { paths.len() - 1 - place };
             let path = &mut paths[index];
             progress(&format!("round {} of {rounds}, {}", round + 1, path.name));
             path.server.iter().for_each(|server| server.set_parked(false));
-            path.sampler.turn(count).with_context(|| path.name.clone())?;
+            path.sampler.run(count).with_context(|| path.name.clone())?;
             path.server.iter().for_each(|server| server.set_parked(true));
         }
     }
@@ -259,48 +266,48 @@ fn take_turns(
     Ok(())
 }
 
-impl Running {
-    /// Ends it, and explains what it found.
-    fn finish(self, jitter: &[Jitter]) -> Result<Measured> {
+impl RunningPath {
+    /// Stops the path's server, and explains the results.
+    fn finish(self, jitter: &[Jitter]) -> Result<PathResult> {
         let Self { name, sampler, server, cluster } = self;
         let samples = sampler.found;
-        // Connections close before their server is stopped; and closing may need its answer.
+        // The connection is closed before its server stops, and closing may need an answer.
         server.iter().for_each(|server| server.set_parked(false));
         drop(sampler.single);
         drop(server);
         cluster
-            .map(|options| forget(&options))
+            .map(|options| drop_table(&options))
             .transpose()
             .context("dropping the table that was measured")?;
         let cliffs = explain(&samples, jitter);
-        Ok(Measured { name, samples, cliffs })
+        Ok(PathResult { name, samples, cliffs })
     }
 }
 
-/// Finds the steps of a path and what they come from.
-fn explain(samples: &Samples, jitter: &[Jitter]) -> Vec<Explained> {
+/// Finds the steps of a path and explains them.
+fn explain(samples: &Samples, jitter: &[Jitter]) -> Vec<ExplainedCliff> {
     let latencies = &samples.latencies;
     let (median, mean) = (latencies.quantile(0.5), latencies.summary().mean);
     let explain = |cliff: Cliff| {
         let beyond = latencies.beyond(cliff.from_ns.saturating_sub(1));
-        // A core that is held up for so long, at any time while an operation is under way, holds
-        // that operation up.
+        // A core that is held up for that long, at any time during an operation, delays that
+        // operation by as much.
         let rate: f64 =
             jitter.iter().map(|one| one.rate_beyond(cliff.from_ns.saturating_sub(median))).sum();
         let machine_alone = (rate * mean / 1e9).min(1.0);
         let tally: Tally = samples.tally(&cliff);
         let (verdict, verdict_share) = judge(&tally, beyond, machine_alone);
         let (examined, causes) = (tally.count(), tally.shares());
-        Explained { cliff, beyond, machine_alone, examined, causes, verdict, verdict_share }
+        ExplainedCliff { cliff, beyond, machine_alone, examined, causes, verdict, verdict_share }
     };
     cliffs::find(latencies).into_iter().map(explain).collect()
 }
 
 impl Distributions {
-    /// Reads what an earlier run left.
+    /// Reads the results of an earlier run.
     ///
     /// # Errors
-    /// When the file cannot be read, or is none of these.
+    /// When the file cannot be read, or does not contain such results.
     pub fn read(path: &Path) -> Result<Self> {
         let text =
             std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
@@ -315,7 +322,8 @@ impl Distributions {
         );
         ensure!(
             all.paths.iter().all(|path| path.samples.is_sound()),
-            "{}: operations were examined that were never counted: the file is damaged; measure again",
+            "{}: operations were examined that were never counted: the file is damaged; measure \
+             again",
             path.display()
         );
         Ok(all)

@@ -1,16 +1,16 @@
-//! Distributions as drawings.
+//! Draws distributions.
 
 use super::Distributions;
 use sprat_measure::hist::Latencies;
 use sprat_measure::report::svg::{Axis, Line, Tick, chart};
 use sprat_units::figure;
 
-/// Points of a line at most: a drawing is 600 pixels wide.
+/// Points of a line at most; a drawing is 600 pixels wide.
 const POINTS: usize = 1_500;
 
-/// The share of operations that took longer than a latency, both axes logarithmic: a line for each
-/// path of each result, and for each result one for what its machine alone would do to operations
-/// of the first path.
+/// Draws the share of operations that took longer than a latency, on logarithmic axes. There is a
+/// line for each path of each result, and for each result another line with the delays that the
+/// machine alone would cause to operations of the first path.
 #[must_use]
 pub fn ccdf(all: &[&Distributions]) -> String {
     let mut lines = Vec::new();
@@ -28,7 +28,7 @@ pub fn ccdf(all: &[&Distributions]) -> String {
         lines.extend(machine(one, all.len()));
     }
     let (least, most) = ends(all);
-    // Eight decades are as many as a report has room for.
+    // A report has room for eight decades.
     let decades = (-least_share.log10()).ceil().clamp(1.0, 8.0);
     let ticks = (0_u8..=8).filter(|&decade| f64::from(decade) <= decades).map(|decade| {
         let decimals = usize::from(decade.saturating_sub(2));
@@ -44,7 +44,7 @@ pub fn ccdf(all: &[&Distributions]) -> String {
     chart(&x, &y, &lines)
 }
 
-/// The share of operations that took as long at most, the latency logarithmic.
+/// Draws the share of operations that took at most a latency, over the logarithm of the latency.
 #[must_use]
 pub fn cdf(all: &[&Distributions]) -> String {
     let mut lines = Vec::new();
@@ -67,7 +67,7 @@ fn name(one: &Distributions, path: &str, results: usize) -> String {
     if results > 1 { format!("{}, {path}", one.label) } else { path.to_owned() }
 }
 
-/// Latency and share beyond it, as decimal logarithms.
+/// Returns pairs of a latency and the share beyond it, as decimal logarithms.
 fn beyond(latencies: &Latencies) -> Vec<(f64, f64)> {
     let counts = latencies.counts();
     let all = latencies.count().max(1) as f64;
@@ -86,7 +86,8 @@ fn beyond(latencies: &Latencies) -> Vec<(f64, f64)> {
     points
 }
 
-/// What the machine alone would do: operations that take the median, and each gap that meets one.
+/// Returns the line of the machine alone: for operations that take the median, the delays by the
+/// gaps that the jitter meter found.
 fn machine(one: &Distributions, results: usize) -> Option<Line> {
     let latencies = &one.paths.first()?.samples.latencies;
     let (median, mean) = (latencies.quantile(0.5), latencies.summary().mean);
@@ -104,7 +105,7 @@ fn machine(one: &Distributions, results: usize) -> Option<Line> {
     })
 }
 
-/// The shortest and the longest latency drawn.
+/// Returns the shortest and the longest latency.
 fn ends(all: &[&Distributions]) -> (f64, f64) {
     let mut ends = (f64::INFINITY, 0.0_f64);
     for path in all.iter().flat_map(|one| &one.paths) {

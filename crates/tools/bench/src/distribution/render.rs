@@ -1,13 +1,13 @@
-//! Distributions as tables.
+//! Renders distributions as tables, text and reports.
 
-use super::causes::{Apart, Cause};
-use super::{Distributions, Measured};
+use super::causes::{Cause, Exclusion};
+use super::{Distributions, PathResult};
 use sprat_measure::jitter;
 use sprat_measure::report::Report;
 use sprat_measure::table::Table;
 use sprat_units::figure;
 
-/// Quantiles told: up to the last that a million samples have ten beyond.
+/// The reported quantiles, up to the last beyond which a million samples leave ten.
 pub const QUANTILES: [(&str, f64); 8] = [
     ("p50", 0.5),
     ("p90", 0.9),
@@ -19,18 +19,19 @@ pub const QUANTILES: [(&str, f64); 8] = [
     ("p99.999", 0.99999),
 ];
 
-/// Fewest samples beyond a quantile for it to be told.
-const BEYOND: f64 = 5.0;
+/// Samples beyond a quantile that are needed to report it.
+const MIN_BEYOND: f64 = 5.0;
 
-/// Causes named in a line.
+/// Causes that are named in a line at most.
 const CAUSES: usize = 3;
 
 impl Distributions {
-    /// `100 B reads, 1000000 over each path, one at a time, both ends spinning`, say.
+    /// Returns a title such as `100 B reads, 1000000 over each path, one at a time, both ends
+    /// spinning`.
     #[must_use]
     pub fn title(&self) -> String {
         let samples = self.paths.first().map_or(0, |path| path.samples.latencies.count());
-        let ends = if self.paths.iter().all(|path| path.samples.server_tells) {
+        let ends = if self.paths.iter().all(|path| path.samples.server_is_timed) {
             "both ends"
         } else {
             "the client"
@@ -43,23 +44,24 @@ impl Distributions {
         )
     }
 
-    /// Lines for each path: its quantiles as they are, without what met preemption or steal, and
-    /// without what met interrupts either.
+    /// Renders the quantiles of each path: of all operations, without those hit by preemption or
+    /// steal, and also without those hit by interrupts.
     #[must_use]
     pub fn quantiles(&self) -> Table {
         let mut table = quantile_table("path", &["p99.9 / p50", "set apart"]);
         for path in &self.paths {
-            for apart in Apart::ALL {
-                let name = match apart {
-                    Apart::Nothing => path.name.clone(),
-                    Apart::Core => "  preemption, steal set apart".to_owned(),
-                    Apart::Interrupts => "  interrupts set apart too".to_owned(),
+            for exclusion in Exclusion::ALL {
+                let name = match exclusion {
+                    Exclusion::Nothing => path.name.clone(),
+                    Exclusion::Core => "  preemption, steal set apart".to_owned(),
+                    Exclusion::Interrupts => "  interrupts set apart too".to_owned(),
                 };
-                let latencies = path.samples.without(apart);
+                let latencies = path.samples.without(exclusion);
                 let ratio =
                     latencies.quantile(0.999) as f64 / latencies.quantile(0.5).max(1) as f64;
-                let share =
-                    apart.hit_by().map_or_else(String::new, |_| percent(path.samples.share(apart)));
+                let share = exclusion
+                    .hit_by()
+                    .map_or_else(String::new, |_| percent(path.samples.share(exclusion)));
                 let last = vec![format!("{}x", figure::digits(ratio)), share];
                 table.row([quantile_cells(name, &latencies), last].concat());
             }
@@ -67,7 +69,7 @@ impl Distributions {
         table
     }
 
-    /// A line for each step of each path.
+    /// Renders a line for each step of each path.
     #[must_use]
     pub fn cliffs(&self) -> Table {
         let mut table = Table::new(&[
@@ -97,38 +99,40 @@ impl Distributions {
         table
     }
 
-    /// What a reader must know of how it was measured.
+    /// Returns notes on the causes, and on what could not be observed.
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         for path in &self.paths {
-            let Measured { name, samples, cliffs } = path;
+            let PathResult { name, samples, cliffs } = path;
             for found in cliffs {
                 let at = figure::time(found.cliff.at_ns as f64);
                 notes.push(format!("{name} at {at}: {}", causes(&found.causes, path)));
             }
             let all = samples.causes_beyond(0);
-            let told: Vec<String> =
+            let counts: Vec<String> =
                 all.iter().map(|(cause, count)| format!("{} {count}", cause.words())).collect();
-            let told =
-                if told.is_empty() { String::new() } else { format!(": {}", told.join(", ")) };
+            let counts =
+                if counts.is_empty() { String::new() } else { format!(": {}", counts.join(", ")) };
             let none = if cliffs.is_empty() { "no cliff; " } else { "" };
-            notes.push(format!("{name}: {none}{} examined in all{told}", samples.examined.len()));
-            if !samples.server_tells {
+            notes.push(format!("{name}: {none}{} examined in all{counts}", samples.examined.len()));
+            if !samples.server_is_timed {
                 notes.push(format!(
-                    "{name}: the server does not tell how its node fared (start it with --timed), so nothing is laid at its door"
+                    "{name}: the server does not tell how its node fared (start it with --timed), \
+                     so nothing is laid at its door"
                 ));
             }
-            if !samples.interrupts_told {
+            if !samples.interrupts_known {
                 notes.push(format!(
-                    "{name}: interrupts are not told: /proc/interrupts cannot be read, or takes too long to be"
+                    "{name}: interrupts are not told: /proc/interrupts cannot be read, or takes \
+                     too long to be"
                 ));
             }
         }
         notes
     }
 
-    /// All of it as text.
+    /// Renders everything as text.
     #[must_use]
     pub fn render(&self) -> String {
         let mut text = format!("{}\n\n{}\n", self.title(), self.quantiles());
@@ -147,7 +151,7 @@ impl Distributions {
         text
     }
 
-    /// Adds all of it to a report, with pictures.
+    /// Adds everything to a report, with pictures.
     pub fn report(&self, report: &mut Report) {
         report.table(&self.title(), &self.quantiles());
         report.figure("The share of operations that took longer", &super::picture::ccdf(&[self]));
@@ -167,7 +171,7 @@ impl Distributions {
     }
 }
 
-/// Several results side by side: a line for each path of each.
+/// Compares several results: a line for each path of each.
 #[must_use]
 pub fn compared(all: &[Distributions]) -> Table {
     let mut table = quantile_table(
@@ -181,11 +185,11 @@ pub fn compared(all: &[Distributions]) -> Table {
                 format!("{at} {} {}", percent(found.cliff.share), found.verdict.word())
             });
             let cliffs: Vec<String> = cliffs.collect();
-            let apart = told(&path.samples.without(Apart::Core), 0.999);
+            let without = quantile(&path.samples.without(Exclusion::Core), 0.999);
             let operation = format!("{} {}", figure::object_size(one.bytes), one.op);
             let label = if one.label.is_empty() { "-" } else { &one.label };
             let cells = quantile_cells(format!("{label}, {}", path.name), &path.samples.latencies);
-            table.row([cells, vec![operation, apart, cliffs.join("; ")]].concat());
+            table.row([cells, vec![operation, without, cliffs.join("; ")]].concat());
         }
     }
     table
@@ -197,28 +201,28 @@ fn quantile_table(first: &str, last: &[&str]) -> Table {
 }
 
 fn quantile_cells(name: String, latencies: &sprat_measure::hist::Latencies) -> Vec<String> {
-    let quantiles = QUANTILES.iter().map(|&(_, share)| told(latencies, share));
+    let quantiles = QUANTILES.iter().map(|&(_, share)| quantile(latencies, share));
     let max = figure::time(latencies.summary().max as f64);
     std::iter::once(name).chain(quantiles).chain([max]).collect()
 }
 
-/// A quantile, if there are samples enough beyond it.
-fn told(latencies: &sprat_measure::hist::Latencies, share: f64) -> String {
-    if (1.0 - share) * (latencies.count() as f64) < BEYOND {
+/// Renders a quantile, or `-` if there are too few samples beyond it.
+fn quantile(latencies: &sprat_measure::hist::Latencies, share: f64) -> String {
+    if (1.0 - share) * (latencies.count() as f64) < MIN_BEYOND {
         return "-".to_owned();
     }
     figure::time(latencies.quantile(share) as f64)
 }
 
 fn percent(share: f64) -> String {
-    // Three digits after the point are too few for a few in a million.
+    // A few in a million need more than three digits after the point.
     if share > 0.0 && share < 1e-4 {
         return format!("{:.5} %", share * 100.0);
     }
     format!("{} %", figure::digits(share * 100.0))
 }
 
-fn causes(causes: &[(Cause, f64)], path: &Measured) -> String {
+fn causes(causes: &[(Cause, f64)], path: &PathResult) -> String {
     let named = causes.iter().take(CAUSES).map(|&(cause, share)| {
         let chance = path.samples.chance.of(cause);
         let chance = chance

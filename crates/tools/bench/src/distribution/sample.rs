@@ -1,4 +1,4 @@
-//! Many operations, one at a time, and a look around whenever one took long.
+//! Runs many operations, one at a time, and examines the slow ones.
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -13,78 +13,82 @@ use super::look::{Cores, Looker};
 use crate::single::{Objects, Single};
 use sprat_measure::hist::{Latencies, nanos};
 
-/// Operations before each turn that do not count, and tell what is usual.
+/// Operations before each round that do not count; the usual times are learned from them.
 const WARM_UP: usize = 2_000;
 
-/// Looks close together that tell how long a usual round of the server takes, and operations
-/// between two of them.
+/// Pairs of readings that measure the usual iteration of the server's loop, and operations between
+/// the two readings of a pair.
 const USUAL_LOOKS: usize = 16;
 const USUAL_OPERATIONS: usize = 8;
 
-/// Most operations of a path that are examined; of those beyond, the cause is not known.
+/// Operations of a path that are examined at most; the causes of further ones are not known.
 const MAX_EXAMINED: usize = 50_000;
 
-/// Share of operations beyond which one is examined. More would make the run one of looks.
+/// Quantile from which on an operation is examined. With a lower one, the readings would take most
+/// of the run.
 const EXAMINED_FROM: f64 = 0.99;
 
-/// But whatever takes this many medians is examined, even where more than that share does: on a
-/// machine that is not quiet.
+/// An operation that takes this many medians is examined even below that quantile, which is the
+/// case on a machine with much jitter.
 const EXAMINED_FROM_MEDIANS: u64 = 8;
 
-/// A look after so many operations at the latest: what is seen then at one of them cannot be of
-/// long before.
+/// Operations after which a reading is made at the latest, so that the changes since the last one
+/// are not old.
 const LOOK_EVERY: u64 = 512;
 
-/// Numbers of objects advance by this, a prime, so that neighbours in time are none in memory.
+/// Step between the numbers of successive objects: a prime, so that they are not adjacent in
+/// memory.
 const STRIDE: usize = 7_919;
 
-/// What came of the operations over one path.
+/// The operations over one path.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Samples {
-    /// All operations, ns.
+    /// The latencies of all operations in ns.
     #[serde(with = "sprat_measure::hist::counted")]
     pub latencies: Latencies,
-    /// Operations that took long and were examined: how long, ns, and why.
+    /// The examined slow operations: latency in ns, and cause.
     pub examined: Vec<(u64, Cause)>,
-    /// How often a look tells things although nothing took long.
-    pub chance: Chance,
-    /// Operations made behind looks, that do not count.
+    /// How often readings show an event although no operation was slow.
+    pub chance: ChanceCounts,
+    /// Operations made after readings, which do not count.
     pub uncounted: u64,
-    /// Time of all turns, seconds.
+    /// Total time of all rounds in seconds.
     pub seconds: f64,
-    /// Whether the server told how its node fared.
-    pub server_tells: bool,
-    /// Whether the interrupts of the cores could be told.
-    pub interrupts_told: bool,
+    /// Whether the server reported the times of its loop.
+    #[serde(rename = "server_tells")]
+    pub server_is_timed: bool,
+    /// Whether the interrupts of the cores were known.
+    #[serde(rename = "interrupts_told")]
+    pub interrupts_known: bool,
 }
 
-/// What looks saw in times when no operation took long: as often as that, a cause that has no
-/// duration of its own is named by chance.
+/// Counts the events in readings after which no operation was slow. Causes without a duration of
+/// their own (interrupts, page faults) are named as often as this by chance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Chance {
-    /// Such looks.
+pub struct ChanceCounts {
+    /// Number of such readings.
     pub looks: u64,
-    /// Those that found an interrupt at the client's core.
+    /// Those with an interrupt of the client's core.
     pub client_interrupts: u64,
-    /// At the server's.
+    /// Those with an interrupt of the server's core.
     pub server_interrupts: u64,
-    /// A page fault at either end.
+    /// Those with a page fault at either end.
     pub faults: u64,
 }
 
-/// A path under measurement.
+/// Runs the operations of one path.
 pub(super) struct Sampler {
     pub(super) single: Single,
     objects: Objects,
     write: bool,
-    looker: Looker,
+    observer: Observer,
     scale: Scale,
     number: usize,
     pub(super) found: Samples,
 }
 
 impl Sampler {
-    /// Fills the table with `objects`.
+    /// Makes a sampler, and fills the table with `objects`.
     pub(super) fn new(
         mut single: Single,
         objects: Objects,
@@ -93,72 +97,78 @@ impl Sampler {
     ) -> Result<Self> {
         single.fill(&objects)?;
         let scale = Scale::measure();
-        let looker = Looker::new(cores, scale);
-        Ok(Self { single, objects, write, looker, scale, number: 0, found: Samples::default() })
+        let observer = Observer::new(cores, scale);
+        Ok(Self { single, objects, write, observer, scale, number: 0, found: Samples::default() })
     }
 
-    fn operate(&mut self) -> Result<crate::single::Lap> {
+    fn operate(&mut self) -> Result<OperationTimes> {
         self.number = (self.number + STRIDE) % self.objects.keys;
         self.single.operate(&self.objects, self.number, self.write)
     }
 
-    /// Makes `count` operations that count.
+    /// Runs a round: learns the usual times, then makes `count` operations.
     ///
     /// # Errors
-    /// When one is not answered as it should be.
-    pub(super) fn turn(&mut self, count: u64) -> Result<()> {
+    /// When an operation gets a wrong answer or none.
+    pub(super) fn run(&mut self, count: u64) -> Result<()> {
         let (median, examined_from) = self.learn()?;
         let began = Instant::now();
         let mut since_look = 0;
         for _ in 0..count {
-            let lap = self.operate()?;
-            let ns = nanos(self.scale, lap.total);
+            let times = self.operate()?;
+            let ns = nanos(self.scale, times.total);
             self.found.latencies.record(ns);
             since_look += 1;
-            let long = ns >= examined_from && self.found.examined.len() < MAX_EXAMINED;
-            if long || since_look >= LOOK_EVERY {
-                let change = self.looker.look(&mut self.single)?;
-                if long {
+            let examine = ns >= examined_from && self.found.examined.len() < MAX_EXAMINED;
+            if examine || since_look >= LOOK_EVERY {
+                let change = self.observer.look(&mut self.single)?;
+                if examine {
                     let cause =
-                        self.looker.evidence(&lap, ns.saturating_sub(median), &change).cause();
+                        self.observer.evidence(&times, ns.saturating_sub(median), &change).cause();
                     self.found.examined.push((ns, cause));
                 } else if ns < examined_from {
-                    self.found.chance.add(change.by_chance());
+                    self.found.chance.add(change.chance_events());
                 }
                 self.operate()?;
                 self.found.uncounted += 1;
-                self.looker.settle();
+                self.observer.settle();
                 since_look = 0;
             }
         }
         self.found.seconds += began.elapsed().as_secs_f64();
-        self.found.server_tells = self.looker.server_tells();
-        self.found.interrupts_told = self.looker.tells_interrupts();
+        self.found.server_is_timed = self.observer.server_is_timed();
+        self.found.interrupts_known = self.observer.knows_interrupts();
         Ok(())
     }
 
-    /// What is usual now: the median, and from where on an operation is examined, both ns.
+    /// Learns the usual times. Returns the median, and the latency from which on an operation is
+    /// examined, both in ns.
     fn learn(&mut self) -> Result<(u64, u64)> {
-        let mut laps = Vec::with_capacity(WARM_UP);
+        let mut warm_up = Vec::with_capacity(WARM_UP);
         for _ in 0..WARM_UP {
-            laps.push(self.operate()?);
+            warm_up.push(self.operate()?);
         }
-        let mut rounds = Vec::with_capacity(USUAL_LOOKS);
+        let mut server_iterations = Vec::with_capacity(USUAL_LOOKS);
         for _ in 0..USUAL_LOOKS {
-            self.looker.look(&mut self.single)?;
+            self.observer.look(&mut self.single)?;
             for _ in 0..USUAL_OPERATIONS {
                 self.operate()?;
             }
-            self.looker.look(&mut self.single)?;
-            rounds.extend(self.looker.longest_round());
+            self.observer.look(&mut self.single)?;
+            server_iterations.extend(self.observer.longest_server_iteration());
         }
-        let turns = laps.iter().map(|lap| nanos(self.scale, lap.longest_turn)).collect();
-        // A machine that is not quiet holds the server up in most of these times; in some it does
-        // not.
-        self.looker.learn(quantile(turns, 0.5), rounds.into_iter().min().unwrap_or(0));
+        let client_iterations =
+            warm_up.iter().map(|times| nanos(self.scale, times.longest_iteration)).collect();
+        // With much jitter the server is held up in most of these intervals, but not in all:
+        // the
+        // minimum is an undisturbed iteration.
+        self.observer.learn(
+            quantile(client_iterations, 0.5),
+            server_iterations.into_iter().min().unwrap_or(0),
+        );
         self.operate()?;
-        self.looker.settle();
-        let totals: Vec<u64> = laps.iter().map(|lap| nanos(self.scale, lap.total)).collect();
+        self.observer.settle();
+        let totals: Vec<u64> = warm_up.iter().map(|times| nanos(self.scale, times.total)).collect();
         let median = quantile(totals.clone(), 0.5);
         #[expect(
             clippy::cast_possible_truncation,
@@ -173,15 +183,15 @@ impl Sampler {
     }
 }
 
-impl Chance {
+impl ChanceCounts {
     fn add(&mut self, seen: [bool; 3]) {
         self.looks += 1;
         let counts = [&mut self.client_interrupts, &mut self.server_interrupts, &mut self.faults];
         counts.into_iter().zip(seen).for_each(|(count, seen)| *count += u64::from(seen));
     }
 
-    /// The share of looks, 0 to 1, that would have named `cause` for an end that was held up by
-    /// something else.
+    /// Returns the share of readings, 0 to 1, that would have named `cause` for an end that was
+    /// held up by something else.
     #[must_use]
     pub fn of(&self, cause: Cause) -> Option<f64> {
         use super::causes::End;
@@ -196,39 +206,40 @@ impl Chance {
 }
 
 impl Samples {
-    /// The operations without those that are set apart, ns. What was not examined stays in.
+    /// Returns the latencies without the excluded operations, in ns. Operations that were not
+    /// examined stay in.
     ///
     /// # Panics
-    /// Unless it [is sound](Self::is_sound).
+    /// If the samples are not [sound](Self::is_sound).
     #[must_use]
     pub fn without(&self, apart: Apart) -> Latencies {
         self.less(|cause| apart.takes(cause)).expect("sound, as measured and as read")
     }
 
-    /// Whether every operation that was examined is counted. Of a file from elsewhere that must be
-    /// asked.
+    /// Whether every examined operation is also in `latencies`. Samples read from a file may not
+    /// be sound.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         self.less(|_| true).is_some()
     }
 
     fn less(&self, taken: impl Fn(Cause) -> bool) -> Option<Latencies> {
-        let mut apart = Latencies::new();
-        self.examined.iter().filter(|one| taken(one.1)).for_each(|&(ns, _)| apart.record(ns));
-        self.latencies.without(&apart)
+        let mut excluded = Latencies::new();
+        self.examined.iter().filter(|one| taken(one.1)).for_each(|&(ns, _)| excluded.record(ns));
+        self.latencies.without(&excluded)
     }
 
-    /// The share of operations that are set apart, 0 to 1.
+    /// Returns the share of operations that are excluded, 0 to 1.
     #[must_use]
     pub fn share(&self, apart: Apart) -> f64 {
         let taken = self.examined.iter().filter(|one| apart.takes(one.1)).count();
         taken as f64 / self.latencies.count().max(1) as f64
     }
-    /// The causes of the examined operations within a step.
+    /// Counts the causes of the examined operations within a step.
     #[must_use]
     pub fn tally(&self, cliff: &Cliff) -> Tally {
         let mut tally = Tally::default();
-        // Steps are told by the histogram, whose bars are 1/1000 wide.
+        // The limits of a step come from the histogram, whose bars are 1/1000 wide.
         let within = |ns: u64| ns <= cliff.to_ns && ns.saturating_add(ns / 500) >= cliff.from_ns;
         self.examined
             .iter()
@@ -237,7 +248,7 @@ impl Samples {
         tally
     }
 
-    /// The causes of all that was examined beyond `ns`, with how many each.
+    /// Returns the causes of all examined operations that took longer than `ns`, with counts.
     #[must_use]
     pub fn causes_beyond(&self, ns: u64) -> Vec<(Cause, u64)> {
         let mut counts = HashMap::<Cause, u64>::new();

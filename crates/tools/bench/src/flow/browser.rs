@@ -1,5 +1,5 @@
-//! A click on a link until the file is there, in real browsers of an ordinary user, far away:
-//! through our extension, and by the browser itself.
+//! Measures the time from a click on a link until the file is complete, in real browsers of an
+//! ordinary user, over a long path: through our extension, and by the browser itself.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use sprat_lab::line::LineSettings as Line;
 
 use super::transfer::{Server, Serving, folder, make, median, plain};
-use crate::browser::{Kind, Start, User};
+use crate::browser::{BrowserKind, StartOutcome, User};
 use crate::lab::net::{Net, delayed, gigabits};
 use crate::promises::{Findings, Settings};
 use sprat_measure::cpu::pause;
@@ -19,53 +19,53 @@ use sprat_measure::goals::Goal;
 use sprat_measure::table::Table;
 use sprat_units::figure;
 
-/// Bytes of the files; and without `--full`.
+/// Bytes of the files with `--full`, and without.
 const BYTES_FULL: &[u64] = &[100_000_000, 1_000_000_000];
 const BYTES: &[u64] = &[100_000_000];
 
 const ROUND_TRIP: Duration = Duration::from_millis(200);
 
-/// Rate of the path.
+/// Rate of the path in Gb/s.
 const RATE: f64 = 2.0;
 const BUFFER: u64 = 128_000_000;
 
-/// Whom browsers run as: a number that no account has.
+/// User id of the browsers, which no account has.
 const USER: u32 = 60_999;
 
-/// What the file is called: something that browsers save.
+/// Name of the file, of a type that browsers save rather than display.
 const NAME: &str = "file.iso";
 
-/// How long a browser is left alone after its start.
+/// Time to let a browser settle after its start.
 const SETTLING: Duration = Duration::from_secs(4);
 
-/// Between two looks at the file.
-const LOOK: Duration = Duration::from_millis(5);
+/// Interval at which to poll for the file.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Longest that it may take to come.
+/// Longest time that the download may take.
 const LONGEST: Duration = Duration::from_secs(280);
 
-/// How much faster than the browser itself, on a system as it comes.
+/// Goal: how much faster than the browser itself, with default system settings.
 const FASTER: f64 = 3.0;
 
-/// How much faster where windows are large.
+/// Goal: how much faster with large TCP windows.
 const AS_FAST: f64 = 1.0;
 
-/// Share of the path's rate, from the click on, that a file of [`LONG`] bytes or more is to get:
-/// the figure published for the Data Accelerator.
+/// Goal: share of the path's rate, from the click on, for a file of at least [`LONG`] bytes: the
+/// figure published for the Data Accelerator.
 const FILLED: f64 = 0.8;
 const LONG: u64 = 1_000_000_000;
 
-/// Bytes that are compared at a time.
+/// Bytes to compare at a time.
 const BLOCK_BYTES: usize = 1 << 20;
 
-/// Who serves, and who fetches.
+/// The server and the client of a download.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Way {
-    /// Through the extension, from `sprat share`.
+    /// Our extension, from `sprat share`.
     Extension,
-    /// By the browser itself, from `sprat share` too.
+    /// The browser itself, from `sprat share`.
     OwnFromShare,
-    /// By the browser itself, from nginx.
+    /// The browser itself, from nginx.
     OwnFromNginx,
 }
 
@@ -79,7 +79,7 @@ impl Way {
         }
     }
 
-    /// The link that is clicked on.
+    /// Returns the selector of the link to click on.
     fn link(self) -> String {
         match self {
             Self::Extension => format!("a[href='./{NAME}?download=sprat']"),
@@ -97,26 +97,27 @@ impl Way {
     }
 }
 
-/// A system, a browser, and what it is to do.
+/// A measurement: browser, system settings, and way to download.
 #[derive(Clone, Copy, Debug)]
-struct Turn {
-    kind: Kind,
+struct Case {
+    kind: BrowserKind,
+    /// Whether the hosts have default settings instead of large TCP windows.
     plain: bool,
     way: Way,
 }
 
-/// See the module.
+/// Runs all cases and reports the results.
 pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()> {
-    let kinds: Vec<Kind> = [Kind::Firefox, Kind::Chromium]
+    let kinds: Vec<BrowserKind> = [BrowserKind::Firefox, BrowserKind::Chromium]
         .into_iter()
         .filter(|kind| kind.program().is_some())
         .collect();
-    if !kinds.contains(&Kind::Firefox) {
+    if !kinds.contains(&BrowserKind::Firefox) {
         bail!("Firefox is not installed; scripts/setup does that");
     }
-    let turns: Vec<Turn> = kinds
+    let cases: Vec<Case> = kinds
         .iter()
-        .flat_map(|&kind| [true, false].map(|plain| Way::ALL.map(|way| Turn { kind, plain, way })))
+        .flat_map(|&kind| [true, false].map(|plain| Way::ALL.map(|way| Case { kind, plain, way })))
         .flatten()
         .collect();
     for &bytes in if settings.full { BYTES_FULL } else { BYTES } {
@@ -126,53 +127,55 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
             at.join("index.html"),
             format!("<!DOCTYPE html><a href=\"{NAME}\" download>file</a>"),
         )?;
-        let mut results: Vec<Vec<f64>> = turns.iter().map(|_| Vec::new()).collect();
+        let mut results: Vec<Vec<f64>> = cases.iter().map(|_| Vec::new()).collect();
         for _ in 0..settings.lab.rounds {
-            for (turn, results) in turns.iter().zip(&mut results) {
-                results.push(fetched(settings, *turn, &at, bytes)?);
-                rustix::fs::sync(); // what one has written is not for the next to wait for
+            for (case, results) in cases.iter().zip(&mut results) {
+                results.push(fetched(settings, *case, &at, bytes)?);
+                rustix::fs::sync(); // so that the next does not wait for these writes
             }
         }
-        tell(bytes, &turns, &results, findings);
+        report(bytes, &cases, &results, findings);
     }
     findings.note(format!(
-        "From the click to the file under its name; browsers run as an ordinary user (number {USER}), servers as root. A system as it comes lets \
+        "From the click to the file under its name; browsers run as an ordinary user (number \
+         {USER}), servers as root. A system as it comes lets \
          a user have windows of 6 MB. The extension's host takes 16 streams, a browser one."
     ));
     Ok(())
 }
 
-/// One file, over a network of its own; gives the seconds.
-fn fetched(settings: &Settings, turn: Turn, at: &Path, bytes: u64) -> Result<f64> {
+/// Downloads one file over a new network; returns the seconds.
+fn fetched(settings: &Settings, case: Case, at: &Path, bytes: u64) -> Result<f64> {
     let there = Line { rate: gigabits(RATE), buffer: BUFFER, ..delayed(ROUND_TRIP / 2) };
     let net = Net::pair(there, delayed(ROUND_TRIP / 2))?;
-    if turn.plain {
+    if case.plain {
         net.hosts.iter().try_for_each(plain)?;
     }
     let from: IpAddr = net.address(0, false);
     let serving =
-        Serving::start(turn.way.server(), &net.hosts[0], from, &settings.program, at, at)?;
+        Serving::start(case.way.server(), &net.hosts[0], from, &settings.program, at, at)?;
     let (url, program, source) = (serving.url(), settings.program.clone(), at.join(NAME));
     let within = settings.lab.setup.data.clone();
-    net.hosts[1].run(move || clicked(turn, &url, &program, &within, &source, bytes))
+    net.hosts[1].run(move || click_and_wait(case, &url, &program, &within, &source, bytes))
 }
 
-/// On the browser's host: a browser of a new user's is started, and one link clicked on.
-fn clicked(
-    turn: Turn,
+/// On the browser's host, starts a browser as a new user and clicks on the link; returns the
+/// seconds until the file is complete.
+fn click_and_wait(
+    case: Case,
     url: &str,
     program: &Path,
     within: &Path,
     source: &Path,
     bytes: u64,
 ) -> Result<f64> {
-    let Turn { kind, way, .. } = turn;
+    let Case { kind, way, .. } = case;
     let mut user = User::new(program, within, Some(USER))?;
     user.trust(url.trim_end_matches('/'));
     user.install_for(kind)?;
     let mut browser = match user.start(kind)? {
-        Start::Runs(browser) => browser,
-        Start::Ended(why) => bail!("{kind} does not run here: {why}"),
+        StartOutcome::Runs(browser) => browser,
+        StartOutcome::Ended(why) => bail!("{kind} does not run here: {why}"),
     };
     browser.install(&user.extension(kind))?;
     pause(SETTLING);
@@ -180,7 +183,7 @@ fn clicked(
     let file = user.downloads().join(NAME);
     let begun = Instant::now();
     let watched = file.clone();
-    // A browser may be busy with the click for longer than the file takes.
+    // The click may return only after the file is complete, so another thread watches the file.
     let watch = std::thread::spawn(move || arrival(&watched, bytes, begun));
     browser.click(&way.link())?;
     let seconds = watch.join().map_err(|_| anyhow!("a thread panicked; its message is above"))?;
@@ -189,24 +192,24 @@ fn clicked(
     ensure!(same(&file, source)?, "{kind}, {}: another file has come", way.title());
     if way == Way::Extension {
         browser.popup()?;
-        let said = browser.shows(NAME, "done")?;
+        let said = browser.wait_for_download(NAME, "done")?;
         ensure!(said.contains("verified, blake3"), "{kind}: the popup says {said}");
     }
     Ok(seconds)
 }
 
-/// When a file is whole, seconds since `begun`.
+/// Waits until a file is complete; returns the seconds since `begun`.
 fn arrival(file: &Path, bytes: u64, begun: Instant) -> Result<f64> {
     loop {
         if file.metadata().is_ok_and(|meta| meta.len() == bytes) {
             return Ok(begun.elapsed().as_secs_f64());
         }
         ensure!(begun.elapsed() < LONGEST, "{} does not come", file.display());
-        pause(LOOK);
+        pause(POLL_INTERVAL);
     }
 }
 
-/// Whether two files are the same.
+/// Whether two files have the same content.
 fn same(one: &Path, other: &Path) -> Result<bool> {
     let (mut one, mut other) = (File::open(one)?, File::open(other)?);
     let (mut ours, mut theirs) = (vec![0; BLOCK_BYTES], vec![0; BLOCK_BYTES]);
@@ -226,45 +229,45 @@ fn same(one: &Path, other: &Path) -> Result<bool> {
     Ok(true)
 }
 
-fn tell(bytes: u64, turns: &[Turn], results: &[Vec<f64>], findings: &mut Findings) {
+fn report(bytes: u64, cases: &[Case], results: &[Vec<f64>], findings: &mut Findings) {
     let size = figure::decimal_bytes(bytes as f64);
     let mut table =
         Table::new(&["browser", "system", "fetched by", "seconds, median", "all rounds"]);
-    for (turn, results) in turns.iter().zip(results) {
+    for (case, results) in cases.iter().zip(results) {
         table.row(vec![
-            turn.kind.to_string(),
-            if turn.plain { "as it comes" } else { "windows of 1 GB" }.to_owned(),
-            turn.way.title().to_owned(),
+            case.kind.to_string(),
+            if case.plain { "as it comes" } else { "windows of 1 GB" }.to_owned(),
+            case.way.title().to_owned(),
             median(results.clone()).map_or("-".to_owned(), figure::digits),
             results.iter().map(|seconds| figure::digits(*seconds)).collect::<Vec<_>>().join(" "),
         ]);
     }
     findings.table(&format!("{size} by a click, 200 ms away"), table);
-    let of = |like: Turn, way: Way| {
-        let found = turns
+    let of = |like: Case, way: Way| {
+        let found = cases
             .iter()
-            .position(|turn| turn.kind == like.kind && turn.plain == like.plain && turn.way == way);
+            .position(|case| case.kind == like.kind && case.plain == like.plain && case.way == way);
         let seconds = found.and_then(|at| median(results[at].clone()))?;
         Some(bytes as f64 * 8e-9 / seconds)
     };
-    for turn in turns.iter().filter(|turn| turn.way == Way::Extension) {
-        let own = [Way::OwnFromShare, Way::OwnFromNginx].map(|way| of(*turn, way));
+    for case in cases.iter().filter(|case| case.way == Way::Extension) {
+        let own = [Way::OwnFromShare, Way::OwnFromNginx].map(|way| of(*case, way));
         let best = own.into_iter().flatten().reduce(f64::max);
-        let (system, goal) = match turn.plain {
+        let (system, goal) = match case.plain {
             true => ("systems as they come", Goal::RatioAtLeast(FASTER)),
             false => ("windows of 1 GB", Goal::RatioAtLeast(AS_FAST)),
         };
         let name = format!(
             "{size} by a click in {}, 200 ms, {system}: vs the better of its own",
-            turn.kind
+            case.kind
         );
-        findings.row(&name, of(*turn, Way::Extension), best, "Gb/s", goal);
+        findings.row(&name, of(*case, Way::Extension), best, "Gb/s", goal);
         if bytes >= LONG {
             let name =
-                format!("{size} by a click in {}, 200 ms, {system}: vs the path's rate", turn.kind);
+                format!("{size} by a click in {}, 200 ms, {system}: vs the path's rate", case.kind);
             findings.row(
                 &name,
-                of(*turn, Way::Extension),
+                of(*case, Way::Extension),
                 Some(RATE),
                 "Gb/s",
                 Goal::RatioAtLeast(FILLED),

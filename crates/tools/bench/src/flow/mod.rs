@@ -1,5 +1,5 @@
-//! The mover, beside what people use: through a long fat pipe of the lab's, between hosts of the
-//! benchmark's own.
+//! `bench flow`: compares the file mover with the usual programs, over a long fat pipe of the lab
+//! between network namespaces of the benchmark's own.
 
 mod browser;
 mod path;

@@ -1,5 +1,5 @@
-//! The controller of dynamic pacing beside BBR and CUBIC: on a path by itself, with accidents and
-//! with a shallow buffer; and with another on it.
+//! Compares the weir, our congestion control, with BBR and CUBIC: alone on a path with random loss
+//! or a shallow buffer, and sharing a path with a CUBIC stream.
 
 use std::time::{Duration, Instant};
 
@@ -8,38 +8,38 @@ use sprat_lab::chance::Probability;
 use sprat_lab::line::{LineSettings as Line, Loss};
 
 use crate::lab::net::{Net, delayed, gigabits};
-use crate::lab::stream::{Congestion, Streams, Way, jain, payload_share};
+use crate::lab::stream::{Congestion, StreamSpec, Streams, jain, payload_share};
 use crate::promises::{Findings, Settings};
 use sprat_measure::cpu::pause;
 use sprat_measure::goals::Goal;
 use sprat_measure::table::Table;
 use sprat_units::figure;
 
-/// Rate of the path, Gb/s, and its round trip.
+/// Rate of the path in Gb/s, without and with `--full`, and its round-trip time.
 const RATE: f64 = 1.0;
 const RATE_FULL: f64 = 2.0;
 const ROUND_TRIP: Duration = Duration::from_millis(200);
 
-/// Buffers: all that is under way, and four milliseconds at 2 Gb/s.
+/// Buffers in bytes: the bandwidth-delay product at 2 Gb/s, and four milliseconds of it.
 const DEEP: u64 = 50_000_000;
 const SHALLOW: u64 = 1_000_000;
 
-/// Receive buffer of every stream: windows of 268 MB, more than any path here holds.
+/// Receive buffer of every stream: allows windows of 268 MB, more than any path here needs.
 const RECEIVE_BYTES: usize = 128 << 20;
 
-/// Time that does not count, and that counts, alone.
+/// Warm-up and measuring time of a stream alone.
 const GROWTH: Duration = Duration::from_secs(5);
 const COUNTED: Duration = Duration::from_secs(10);
 
-/// Time for another to grow, and for both together.
+/// Warm-up time of the second stream, and measuring time of both.
 const OTHER_GROWS: Duration = Duration::from_secs(15);
 const TOGETHER: Duration = Duration::from_secs(20);
 
-/// Round trips after which the path is to be filled again.
+/// Round trips after which the stream should fill the path again.
 const BACK: u32 = 20;
 
-/// The share of the path that a stream is to have by itself, %; and with another, of its fair
-/// share.
+/// Goals in %: a stream's share of the path when alone, and its greatest deviation from its fair
+/// share beside another.
 const ALONE: f64 = 90.0;
 const FAIR: f64 = 20.0;
 
@@ -59,11 +59,11 @@ fn net(settings: &Settings, buffer: u64, loss: f64) -> Result<Net> {
     Net::pair(there, delayed(ROUND_TRIP / 2))
 }
 
-fn way(congestion: Congestion) -> Way {
-    Way { congestion, receive_buffer: Some(RECEIVE_BYTES), ..Way::cubic(0, 1) }
+fn way(congestion: Congestion) -> StreamSpec {
+    StreamSpec { congestion, receive_buffer: Some(RECEIVE_BYTES), ..StreamSpec::cubic(0, 1) }
 }
 
-/// One stream by itself.
+/// Measures one stream alone on various paths.
 pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let mut table =
         Table::new(&["path", "stream", "share of it, %", "lost at the buffer", "lost by accident"]);
@@ -76,8 +76,8 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
         let mut ours = None;
         for congestion in EACH {
             let net = net(settings, buffer, loss)?;
-            let flowed = Streams::start(&net, &[way(congestion)])?.measure(GROWTH, COUNTED)?;
-            let share = flowed.total_gbits() / (rate(settings) * payload_share(false)) * 100.0;
+            let results = Streams::start(&net, &[way(congestion)])?.measure(GROWTH, COUNTED)?;
+            let share = results.total_gbits() / (rate(settings) * payload_share(false)) * 100.0;
             let drops = net.line(1)?.counters.drops;
             table.row(vec![
                 name.clone(),
@@ -101,14 +101,15 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
     }
     findings.table("One stream by itself", table);
     findings.note(format!(
-        "Shares are payload of what a stream of full segments can have of the path, from second {} to {}.",
+        "Shares are payload of what a stream of full segments can have of the path, from second \
+         {} to {}.",
         GROWTH.as_secs(),
         (GROWTH + COUNTED).as_secs(),
     ));
     Ok(())
 }
 
-/// Each beside a CUBIC stream that comes and goes.
+/// Measures each congestion control beside a CUBIC stream that starts later and ends earlier.
 pub(super) fn share(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let most = rate(settings) * payload_share(false);
     let mut table = Table::new(&[

@@ -1,5 +1,5 @@
-//! A gigabyte from far away, by what people use and by ours, in turns: how long it takes, and what
-//! it costs.
+//! Fetches a gigabyte over a long path with the usual programs and with ours, alternating, and
+//! compares time and processor time.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -15,31 +15,32 @@ use sprat_measure::goals::Goal;
 use sprat_measure::table::Table;
 use sprat_units::figure;
 
-/// Bytes of the file; and without `--full`.
+/// Bytes of the file with `--full`, and without.
 const BYTES_FULL: u64 = 1_000_000_000;
 const BYTES: u64 = 250_000_000;
 
 const ROUND_TRIP: Duration = Duration::from_millis(200);
 
-/// Rate of the path: more than anything here fills, and yet one.
+/// Rate of the path in Gb/s: more than any program here fills.
 const RATE: f64 = 10.0;
 const BUFFER: u64 = 128_000_000;
 
-/// How much better than the peers' best, and than plain curl; and the share of their processor
-/// time.
+/// Goals: how much faster than the best peer, and than curl with default system settings; and the
+/// share of a peer's processor time.
 const FASTER: f64 = 1.5;
 const FASTER_THAN_PLAIN: f64 = 10.0;
 const CHEAPER: f64 = 0.5;
 
-/// What is measured beside, each with the settings that favour it.
+/// The peers, each with the settings that favour it.
 const PEERS: [Client; 4] = [Client::Curl, Client::Aria2, Client::Axel, Client::Rclone];
 
-/// Streams of ours, where the peers have sixteen.
+/// Numbers of streams for our client; the peers use sixteen.
 const STREAMS: [u8; 3] = [2, 4, 8];
 
-/// A system, a server and a client.
+/// A measurement: system settings, server and client.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Turn {
+struct Case {
+    /// Whether the hosts have default settings instead of large TCP windows.
     plain: bool,
     server: Server,
     client: Client,
@@ -47,7 +48,7 @@ struct Turn {
     again: bool,
 }
 
-impl Turn {
+impl Case {
     fn new(server: Server, client: Client) -> Self {
         Self { plain: false, server, client, again: false }
     }
@@ -61,57 +62,57 @@ impl Turn {
     }
 }
 
-/// See the module.
+/// Runs all cases and reports the results.
 pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let bytes = if settings.full { BYTES_FULL } else { BYTES };
     let (_folder, at) = folder(settings)?;
     make(&at.join("file"), bytes)?;
     let there = Line { rate: gigabits(RATE), buffer: BUFFER, ..delayed(ROUND_TRIP / 2) };
-    let mut turns = vec![Turn::new(Server::Sprat, Client::Sprat)];
-    turns.extend(STREAMS.map(|count| Turn::new(Server::Sprat, Client::SpratStreams(count))));
-    turns.extend(PEERS.map(|peer| Turn::new(Server::Nginx, peer)));
-    turns.extend([
-        Turn::new(Server::Sprat, Client::Curl),
-        Turn::again(Server::Sprat, Client::Sprat),
-        Turn::new(Server::Rclone, Client::Curl),
-        Turn::new(Server::Rclone, Client::Rclone),
-        Turn::plain(Server::Sprat, Client::Sprat),
-        Turn::plain(Server::Nginx, Client::Curl),
+    let mut cases = vec![Case::new(Server::Sprat, Client::Sprat)];
+    cases.extend(STREAMS.map(|count| Case::new(Server::Sprat, Client::SpratStreams(count))));
+    cases.extend(PEERS.map(|peer| Case::new(Server::Nginx, peer)));
+    cases.extend([
+        Case::new(Server::Sprat, Client::Curl),
+        Case::again(Server::Sprat, Client::Sprat),
+        Case::new(Server::Rclone, Client::Curl),
+        Case::new(Server::Rclone, Client::Rclone),
+        Case::plain(Server::Sprat, Client::Sprat),
+        Case::plain(Server::Nginx, Client::Curl),
     ]);
-    let mut results: Vec<Vec<Fetched>> = turns.iter().map(|_| Vec::new()).collect();
+    let mut results: Vec<Vec<Fetched>> = cases.iter().map(|_| Vec::new()).collect();
     for round in 0..settings.lab.rounds {
-        for (turn, results) in turns.iter().zip(&mut results) {
+        for (case, results) in cases.iter().zip(&mut results) {
             let net = Net::pair(there.clone(), delayed(ROUND_TRIP / 2))?;
-            if turn.plain {
+            if case.plain {
                 net.hosts.iter().try_for_each(plain)?;
             }
             let from: IpAddr = net.address(0, false);
             let program = &settings.program;
-            let serving = Serving::start(turn.server, &net.hosts[0], from, program, &at, &at)?;
+            let serving = Serving::start(case.server, &net.hosts[0], from, program, &at, &at)?;
             let to = at.join(format!("fetched-{round}"));
-            if turn.again {
-                serving.fetch(turn.client, &net.hosts[1], "file", Path::new("/dev/null"))?;
+            if case.again {
+                serving.fetch(case.client, &net.hosts[1], "file", Path::new("/dev/null"))?;
             }
-            results.push(serving.fetch(turn.client, &net.hosts[1], "file", &to)?);
+            results.push(serving.fetch(case.client, &net.hosts[1], "file", &to)?);
             let same = std::fs::metadata(&to)?.len() == bytes;
-            anyhow::ensure!(same, "{} fetched another length", turn.client.name());
+            anyhow::ensure!(same, "{} fetched another length", case.client.name());
             std::fs::remove_file(&to)?;
-            rustix::fs::sync(); // what one has written is not for the next to wait for
+            rustix::fs::sync(); // so that the next does not wait for these writes
         }
     }
-    tell(bytes, &turns, &results, findings);
+    report(bytes, &cases, &results, findings);
     Ok(())
 }
 
-fn tell(bytes: u64, turns: &[Turn], results: &[Vec<Fetched>], findings: &mut Findings) {
+fn report(bytes: u64, cases: &[Case], results: &[Vec<Fetched>], findings: &mut Findings) {
     let gigabytes = bytes as f64 / 1e9;
-    let of = |turn: Turn, what: fn(&Fetched) -> f64| {
-        let at = turns.iter().position(|other| *other == turn)?;
+    let of = |case: Case, what: fn(&Fetched) -> f64| {
+        let at = cases.iter().position(|other| *other == case)?;
         median(results[at].iter().map(what).collect())
     };
-    let rate = |turn| of(turn, |run| run.seconds).map(|seconds| gigabytes * 8.0 / seconds);
-    let sender = |turn| of(turn, |run| run.sender).map(|seconds| seconds / gigabytes);
-    let receiver = |turn| of(turn, |run| run.receiver).map(|seconds| seconds / gigabytes);
+    let rate = |case| of(case, |run| run.seconds).map(|seconds| gigabytes * 8.0 / seconds);
+    let sender = |case| of(case, |run| run.sender).map(|seconds| seconds / gigabytes);
+    let receiver = |case| of(case, |run| run.receiver).map(|seconds| seconds / gigabytes);
     let mut table = Table::new(&[
         "fetched by",
         "from",
@@ -121,24 +122,24 @@ fn tell(bytes: u64, turns: &[Turn], results: &[Vec<Fetched>], findings: &mut Fin
         "sender CPU s/GB",
         "receiver CPU s/GB",
     ]);
-    for &turn in turns {
+    for &case in cases {
         let figure = |figure: Option<f64>| figure.map_or("-".to_owned(), figure::digits);
         table.row(vec![
-            turn.client.name(),
-            format!("{}{}", turn.server.name(), if turn.again { ", again" } else { "" }),
-            if turn.plain { "as it comes" } else { "windows of 1 GB" }.to_owned(),
-            figure(of(turn, |run| run.seconds)),
-            figure(rate(turn)),
-            figure(sender(turn)),
-            figure(receiver(turn)),
+            case.client.name(),
+            format!("{}{}", case.server.name(), if case.again { ", again" } else { "" }),
+            if case.plain { "as it comes" } else { "windows of 1 GB" }.to_owned(),
+            figure(of(case, |run| run.seconds)),
+            figure(rate(case)),
+            figure(sender(case)),
+            figure(receiver(case)),
         ]);
     }
     findings.table(&format!("{gigabytes} GB, 200 ms away, disk to disk"), table);
-    let ours = Turn::new(Server::Sprat, Client::Sprat);
-    let nginx = |client| Turn::new(Server::Nginx, client);
+    let ours = Case::new(Server::Sprat, Client::Sprat);
+    let nginx = |client| Case::new(Server::Nginx, client);
     let best = PEERS.into_iter().filter_map(|peer| rate(nginx(peer))).reduce(f64::max);
     let several = STREAMS
-        .map(|count| rate(Turn::new(Server::Sprat, Client::SpratStreams(count))))
+        .map(|count| rate(Case::new(Server::Sprat, Client::SpratStreams(count))))
         .into_iter()
         .flatten();
     let name = format!("{gigabytes} GB at 200 ms");
@@ -150,8 +151,8 @@ fn tell(bytes: u64, turns: &[Turn], results: &[Vec<Fetched>], findings: &mut Fin
     vs_best(", the best of 2, 4 and 8 streams", several.reduce(f64::max));
     findings.row(
         &format!("{name}: vs curl, systems as they come"),
-        rate(Turn::plain(Server::Sprat, Client::Sprat)),
-        rate(Turn::plain(Server::Nginx, Client::Curl)),
+        rate(Case::plain(Server::Sprat, Client::Sprat)),
+        rate(Case::plain(Server::Nginx, Client::Curl)),
         "Gb/s",
         Goal::RatioAtLeast(FASTER_THAN_PLAIN),
     );
@@ -160,7 +161,7 @@ fn tell(bytes: u64, turns: &[Turn], results: &[Vec<Fetched>], findings: &mut Fin
         let row = format!("{name}: receiver's processor, vs {}", client.name());
         findings.row(&row, receiver(ours), receiver(nginx(client)), "s/GB", goal);
     }
-    let again = Turn::again(Server::Sprat, Client::Sprat);
+    let again = Case::again(Server::Sprat, Client::Sprat);
     for (how, ours) in [("", ours), (", a file that was sent before", again)] {
         for server in [Server::Nginx, Server::Rclone] {
             for client in [Client::Curl, Client::Rclone] {
@@ -169,9 +170,13 @@ fn tell(bytes: u64, turns: &[Turn], results: &[Vec<Fetched>], findings: &mut Fin
                     server.name(),
                     client.name()
                 );
-                findings.row(&row, sender(ours), sender(Turn::new(server, client)), "s/GB", goal);
+                findings.row(&row, sender(ours), sender(Case::new(server, client)), "s/GB", goal);
             }
         }
     }
-    findings.note("Processor time is of the processes alone: what the kernel does in interrupts for them is not counted, for anybody.".to_owned());
+    findings.note(
+        "Processor time is of the processes alone: what the kernel does in interrupts \
+        for them is not counted, for anybody."
+            .to_owned(),
+    );
 }

@@ -1,5 +1,5 @@
-//! The steady state: what a long transfer gets of a pipe once it has grown, from memory to memory
-//! and from disk to disk.
+//! The steady state: a long transfer's rate on a path after its windows have grown, from memory to
+//! memory and from disk to disk.
 
 use std::fs::File;
 use std::path::Path;
@@ -19,74 +19,75 @@ use sprat_measure::goals::Goal;
 use sprat_measure::table::Table;
 use sprat_units::figure;
 
-/// Bytes of the file; and without `--full`.
+/// Bytes of the file with `--full`, and without.
 const BYTES_FULL: u64 = 4_000_000_000;
 const BYTES: u64 = 1_000_000_000;
 
-/// Rates of the pipe, Gb/s; and without `--full`.
+/// Rates of the path in Gb/s with `--full`, and without.
 const RATES_FULL: &[f64] = &[1.0, 2.0, 5.0];
 const RATES: &[f64] = &[1.0, 2.0];
 
-/// The rate of the pipe between disks, Gb/s; and without `--full`.
+/// Rate of the path between disks in Gb/s with `--full`, and without.
 const DISK_RATE_FULL: f64 = 5.0;
 const DISK_RATE: f64 = 2.0;
 
 const ROUND_TRIP: Duration = Duration::from_millis(200);
 
-/// Time that does not count: for windows to grow.
+/// Warm-up time, in which windows grow.
 const GROWTH: Duration = Duration::from_secs(3);
 
-/// Between two looks at what has left the line.
-const LOOK: Duration = Duration::from_millis(50);
+/// Interval between two readings of the line's counters.
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The share of what left the line behind which a transfer is at its end.
+/// The steady state ends after this share of the bytes on the line.
 const END: f64 = 0.97;
 
-/// The share of the pipe from memory to memory, %, and of pipe or disks from disk to disk.
+/// Goals: the share of the path from memory to memory in %, and of the slower of path and disks
+/// from disk to disk.
 const OF_MEMORY: f64 = 90.0;
 const OF_DISKS: f64 = 0.8;
 
-/// How long the disks are asked what they give.
+/// How long the disks' rate is measured.
 const DISK_TIME: Duration = Duration::from_secs(5);
 
-/// One way to move the file.
+/// A transfer to measure.
 #[derive(Clone, Copy, Debug)]
-struct Way {
+struct Transfer {
     rate: f64,
     v6: bool,
     server: Server,
     client: Client,
 }
 
-/// What came of it.
+/// The result of one transfer.
 #[derive(Clone, Copy, Debug)]
-struct Moved {
-    /// In the steady state, as payload, Gb/s.
+struct TransferResult {
+    /// Payload rate in the steady state, in Gb/s.
     gbits: f64,
     fetched: Fetched,
 }
 
-/// All rounds of one way.
-type Rounds = (Way, Vec<Moved>);
+/// A transfer with the results of all rounds.
+type Rounds = (Transfer, Vec<TransferResult>);
 
-/// Memory to memory, one stream.
+/// Measures one stream from memory to memory.
 pub(super) fn memory(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let (bytes, rates) = if settings.full { (BYTES_FULL, RATES_FULL) } else { (BYTES, RATES) };
     let (_folder, notes) = folder(settings)?;
     let files = tempfile::tempdir_in("/dev/shm").context("a folder in memory")?;
     make(&files.path().join("file"), bytes)?;
     let ways = rates.iter().flat_map(|&rate| {
-        let ours = |v6| Way { rate, v6, server: Server::Sprat, client: Client::Sprat };
+        let ours = |v6| Transfer { rate, v6, server: Server::Sprat, client: Client::Sprat };
         [
             ours(false),
             ours(true),
-            Way { server: Server::Nginx, client: Client::Curl, ..ours(false) },
+            Transfer { server: Server::Nginx, client: Client::Curl, ..ours(false) },
         ]
     });
     let mut results: Vec<Rounds> = ways.map(|way| (way, Vec::new())).collect();
     for _ in 0..settings.lab.rounds {
         for (way, moved) in &mut results {
-            moved.push(way.moved(settings, files.path(), &notes, Path::new("/dev/null"))?);
+            moved.push(way.run(settings, files.path(), &notes, Path::new("/dev/null"))?);
         }
     }
     findings.table(
@@ -97,8 +98,9 @@ pub(super) fn memory(settings: &Settings, findings: &mut Findings) -> Result<()>
         let curl = results
             .iter()
             .find(|(other, _)| other.rate == way.rate && other.client == Client::Curl);
-        let share =
-            |way: &Way, moved: &[Moved]| gbits(moved).map(|gbits| gbits / way.most() * 100.0);
+        let share = |way: &Transfer, moved: &[TransferResult]| {
+            gbits(moved).map(|gbits| gbits / way.most() * 100.0)
+        };
         let peer = curl.and_then(|(way, moved)| share(way, moved));
         let name = format!(
             "memory to memory, {} Gb/s, 200 ms, {}: of the pipe, and curl",
@@ -108,33 +110,35 @@ pub(super) fn memory(settings: &Settings, findings: &mut Findings) -> Result<()>
         findings.row(&name, share(way, moved), peer, "%", Goal::AtLeast(OF_MEMORY));
     }
     findings.note(format!(
-        "Of the pipe: payload from second {} to the last {:.0} %, of what full segments could carry. curl writes to /dev/null, from nginx, with windows as large as ours.",
+        "Of the pipe: payload from second {} to the last {:.0} %, of what full segments could \
+         carry. curl writes to /dev/null, from nginx, with windows as large as ours.",
         GROWTH.as_secs(),
         (1.0 - END) * 100.0
     ));
     Ok(())
 }
 
-/// Disk to disk, one stream, past both page caches.
+/// Measures one stream from disk to disk, bypassing both page caches.
 pub(super) fn disk(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let (bytes, rate) =
         if settings.full { (BYTES_FULL, DISK_RATE_FULL) } else { (BYTES, DISK_RATE) };
     let (_folder, at) = folder(settings)?;
     let (file, to) = (at.join("file"), at.join("fetched"));
     make(&file, bytes)?;
-    let ours = Way { rate, v6: false, server: Server::Sprat, client: Client::Sprat };
+    let ours = Transfer { rate, v6: false, server: Server::Sprat, client: Client::Sprat };
     let mut results: Vec<Rounds> = vec![
         (ours, Vec::new()),
-        (Way { server: Server::Nginx, client: Client::Curl, ..ours }, Vec::new()),
+        (Transfer { server: Server::Nginx, client: Client::Curl, ..ours }, Vec::new()),
     ];
     let mut disks = Vec::new();
     for _ in 0..settings.lab.rounds {
         disks.push(shared_disks(&at)?);
         for (way, moved) in &mut results {
-            // It is to come from the disk, and what others have written is not to be in its way.
+            // Write out what earlier transfers wrote, and drop the file from the page
+            // cache.
             rustix::fs::sync();
             fadvise(File::open(&file)?, 0, None, Advice::DontNeed)?;
-            moved.push(way.moved(settings, &at, &at, &to)?);
+            moved.push(way.run(settings, &at, &at, &to)?);
             std::fs::remove_file(&to)?;
         }
     }
@@ -157,7 +161,7 @@ pub(super) fn disk(settings: &Settings, findings: &mut Findings) -> Result<()> {
     Ok(())
 }
 
-/// What each way came to.
+/// Renders the results of all transfers.
 fn table(results: &[Rounds], bytes: u64) -> Table {
     let gigabytes = bytes as f64 / 1e9;
     let mut table = Table::new(&[
@@ -170,10 +174,10 @@ fn table(results: &[Rounds], bytes: u64) -> Table {
         "receiver CPU s/GB",
     ]);
     for (way, moved) in results {
-        let of = |what: fn(&Moved) -> f64| {
+        let of = |what: fn(&TransferResult) -> f64| {
             median(moved.iter().map(what).collect()).map_or("-".to_owned(), figure::digits)
         };
-        let per_gigabyte = |what: fn(&Moved) -> f64| {
+        let per_gigabyte = |what: fn(&TransferResult) -> f64| {
             median(moved.iter().map(|moved| what(moved) / gigabytes).collect())
                 .map_or("-".to_owned(), figure::digits)
         };
@@ -190,22 +194,29 @@ fn table(results: &[Rounds], bytes: u64) -> Table {
     table
 }
 
-fn gbits(moved: &[Moved]) -> Option<f64> {
+fn gbits(moved: &[TransferResult]) -> Option<f64> {
     median(moved.iter().map(|moved| moved.gbits).collect())
 }
 
-impl Way {
+impl Transfer {
     fn family(&self) -> &'static str {
         if self.v6 { "IPv6" } else { "IPv4" }
     }
 
-    /// The most payload that full segments can carry, Gb/s.
+    /// Returns the greatest possible payload rate, that of full segments, in Gb/s.
     fn most(&self) -> f64 {
         self.rate * payload_share(self.v6)
     }
 
-    /// Moves the file through a pipe of its own, whose buffer holds what the pipe does.
-    fn moved(&self, settings: &Settings, files: &Path, notes: &Path, to: &Path) -> Result<Moved> {
+    /// Transfers the file over a new path, whose buffer has the size of the bandwidth-delay
+    /// product.
+    fn run(
+        &self,
+        settings: &Settings,
+        files: &Path,
+        notes: &Path,
+        to: &Path,
+    ) -> Result<TransferResult> {
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
@@ -225,32 +236,39 @@ impl Way {
         )?;
         let bytes = std::fs::metadata(files.join("file"))?.len();
         let begun = Instant::now();
-        let mut looks = Vec::new();
-        let look = || {
-            looks.push((begun.elapsed(), net.line(1)?.counters.left.bytes));
+        let mut samples = Vec::new();
+        let sample = || {
+            samples.push((begun.elapsed(), net.line(1)?.counters.left.bytes));
             Ok(())
         };
-        let fetched = serving.fetch_watched(self.client, &net.hosts[1], "file", to, LOOK, look)?;
-        Ok(Moved {
-            gbits: steady(&looks, bytes).context("it was over before windows had grown")?,
+        let fetched = serving.fetch_sampled(
+            self.client,
+            &net.hosts[1],
+            "file",
+            to,
+            SAMPLE_INTERVAL,
+            sample,
+        )?;
+        Ok(TransferResult {
+            gbits: steady(&samples, bytes).context("it was over before windows had grown")?,
             fetched,
         })
     }
 }
 
-/// Payload a second between [`GROWTH`] and the [`END`], Gb/s, of a transfer of so many bytes. What
-/// left the line also has headers and what was sent again: the same share of it all the time, as
-/// far as this is told.
-fn steady(looks: &[(Duration, u64)], bytes: u64) -> Option<f64> {
-    let all = looks.last()?.1;
-    let counted = |look: &&(Duration, u64)| look.0 >= GROWTH && (look.1 as f64) < all as f64 * END;
-    let (first, last) = (looks.iter().find(counted)?, looks.iter().rfind(counted)?);
+/// Returns the payload rate between [`GROWTH`] and the [`END`] of a transfer of `bytes` in Gb/s.
+/// The bytes on the line include headers and retransmissions, assumed to be a constant share.
+fn steady(samples: &[(Duration, u64)], bytes: u64) -> Option<f64> {
+    let all = samples.last()?.1;
+    let counted =
+        |sample: &&(Duration, u64)| sample.0 >= GROWTH && (sample.1 as f64) < all as f64 * END;
+    let (first, last) = (samples.iter().find(counted)?, samples.iter().rfind(counted)?);
     let seconds = last.0.checked_sub(first.0).filter(|time| !time.is_zero())?.as_secs_f64();
     Some((last.1 - first.1) as f64 / all as f64 * bytes as f64 * 8e-9 / seconds)
 }
 
-/// What fio reads and writes at the same time in a folder, past the page cache: the less of both,
-/// Gb/s.
+/// Measures with fio how fast a folder's disk reads and writes at the same time, bypassing the page
+/// cache. Returns the lower of the two rates in Gb/s.
 fn shared_disks(folder: &Path) -> Result<f64> {
     let place = folder.display();
     let common = [
@@ -273,7 +291,8 @@ fn shared_disks(folder: &Path) -> Result<f64> {
     }
     let output = command.output().context("starting fio; scripts/setup installs it")?;
     for name in ["reads", "writes"] {
-        let _ = std::fs::remove_file(folder.join(format!("fio-{name}"))); // fio may not have come so far
+        // Fails if fio has not made the file.
+        let _ = std::fs::remove_file(folder.join(format!("fio-{name}")));
     }
     ensure!(
         output.status.success(),

@@ -1,4 +1,4 @@
-//! Programs that serve and fetch files, on hosts of a network of the benchmark's own.
+//! Runs programs that serve and fetch files, on hosts of a network of the benchmark's own.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -11,32 +11,32 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, anyhow, bail};
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
-use crate::lab::host::{Host, Running};
+use crate::lab::host::{Host, HostTask};
 use crate::peers::Process;
 use sprat_chance::Chance;
 use sprat_measure::usage;
 
-/// Longest that a server may take to begin, and that one connection to it may.
-const BEGINNING: Duration = Duration::from_secs(20);
+/// Timeout for starting a server, and for connecting to it.
+const START_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Bytes written at once to make a file.
+/// Bytes to write at once when making a file.
 const BLOCK_BYTES: usize = 1 << 20;
 
-/// Where the servers listen.
+/// Port of the servers.
 const PORT: u16 = 8040;
 
-/// How Linux comes.
+/// Linux's default buffer sizes.
 const PLAIN: [(&str, &str); 2] =
     [("ipv4/tcp_rmem", "4096 131072 6291456"), ("ipv4/tcp_wmem", "4096 16384 4194304")];
 
-/// What to serve files with.
+/// A program that serves files.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Server {
-    /// Ours, which paces.
+    /// Ours, which paces its streams.
     Sprat,
-    /// nginx, which hands files from the page cache to the socket.
+    /// nginx, which sends from the page cache without copying.
     Nginx,
-    /// rclone, which copies them.
+    /// rclone, which copies the data.
     Rclone,
 }
 
@@ -50,11 +50,11 @@ impl Server {
     }
 }
 
-/// What to fetch them with.
+/// A program that fetches files.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Client {
     Sprat,
-    /// Ours with so many streams.
+    /// Ours with this number of streams.
     SpratStreams(u8),
     Curl,
     Aria2,
@@ -75,7 +75,7 @@ impl Client {
         .to_owned()
     }
 
-    /// The program, as it is found in `PATH`; ours is told.
+    /// Returns the program: a name in `PATH`, or the path `ours` of our own.
     fn program(self, ours: &Path) -> String {
         match self {
             Self::Sprat | Self::SpratStreams(_) => return ours.display().to_string(),
@@ -87,7 +87,7 @@ impl Client {
         .to_owned()
     }
 
-    /// Its arguments, for a file of a server, and where to put it.
+    /// Returns the arguments to fetch a server's file to a path.
     fn args(self, from: SocketAddr, name: &str, to: &Path) -> Vec<String> {
         let url = format!("http://{from}/{name}");
         let path = to.display().to_string();
@@ -141,20 +141,20 @@ impl Client {
     }
 }
 
-/// A server that runs; it ends when dropped.
+/// A running server. Dropping this value ends it.
 #[derive(Debug)]
 pub(super) struct Serving {
     at: SocketAddr,
     pid: u32,
-    /// Our own program.
+    /// Path of our own program.
     ours: PathBuf,
     stop: Option<SyncSender<()>>,
-    ran: Option<Running<()>>,
+    ran: Option<HostTask<()>>,
 }
 
 impl Serving {
-    /// Serves what is in `files` on a host, and waits until it answers. What it says goes to a file
-    /// in `notes`.
+    /// Starts a server for the folder `files` on a host, and waits until it accepts connections.
+    /// Its output goes to a file in the folder `notes`.
     pub(super) fn start(
         server: Server,
         host: &Host,
@@ -198,12 +198,14 @@ impl Serving {
         let (stop, stopped) = sync_channel(1);
         let ran = host.start(move || {
             let mut process = Process::spawn(&program, &args, None, &log)?;
-            process.wait_ready(BEGINNING, || TcpStream::connect_timeout(&at, BEGINNING).is_ok())?;
+            process.wait_ready(START_TIMEOUT, || {
+                TcpStream::connect_timeout(&at, START_TIMEOUT).is_ok()
+            })?;
             ready.send(process.pid()).context("telling of a server")?;
-            let _ = stopped.recv(); // sent or dropped: either way it is over
+            let _ = stopped.recv(); // an error when the sender is dropped, which is the signal
             Ok(())
         })?;
-        match started.recv_timeout(BEGINNING) {
+        match started.recv_timeout(START_TIMEOUT) {
             Ok(pid) => {
                 Ok(Self { at, pid, ours: ours.to_owned(), stop: Some(stop), ran: Some(ran) })
             }
@@ -211,12 +213,12 @@ impl Serving {
         }
     }
 
-    /// Its page.
+    /// Returns the address of the folder's page.
     pub(super) fn url(&self) -> String {
         format!("http://{}/", self.at)
     }
 
-    /// Processor time that it has used so far: of the process, and of those that it started.
+    /// Returns the processor time used so far by the server's process and its children.
     fn used(&self) -> Result<Duration> {
         let children = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", self.pid))
             .unwrap_or_default();
@@ -232,29 +234,31 @@ impl Serving {
         name: &str,
         to: &Path,
     ) -> Result<Fetched> {
-        self.fetch_watched(client, host, name, to, BEGINNING, || Ok(()))
+        self.fetch_sampled(client, host, name, to, START_TIMEOUT, || Ok(()))
     }
 
-    /// The same, calling `look` every `between` meanwhile, and at its end.
-    pub(super) fn fetch_watched(
+    /// Does the same as [`fetch`](Self::fetch), and calls `sample` at the beginning, at
+    /// intervals
+    /// of `between`, and at the end.
+    pub(super) fn fetch_sampled(
         &self,
         client: Client,
         host: &Host,
         name: &str,
         to: &Path,
         between: Duration,
-        mut look: impl FnMut() -> Result<()>,
+        mut sample: impl FnMut() -> Result<()>,
     ) -> Result<Fetched> {
         let before = self.used()?;
         let (program, args) = (client.program(&self.ours), client.args(self.at, name, to));
         let fetching = host.start(move || timed(&program, &args))?;
         let (seconds, receiver) = loop {
-            look()?;
+            sample()?;
             if let Some(fetched) = fetching.within(between)? {
                 break fetched;
             }
         };
-        look()?;
+        sample()?;
         let sender = self.used()?.saturating_sub(before);
         Ok(Fetched { seconds, sender: sender.as_secs_f64(), receiver: receiver.as_secs_f64() })
     }
@@ -264,12 +268,12 @@ impl Drop for Serving {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(ran) = self.ran.take() {
-            let _ = ran.get(); // whatever it says, it has ended
+            let _ = ran.get(); // waits; an error does not matter any more
         }
     }
 }
 
-/// What a transfer took: seconds of time, and of processors at either end.
+/// The costs of a transfer in seconds: time, and processor time of sender and receiver.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fetched {
     pub(super) seconds: f64,
@@ -277,45 +281,48 @@ pub(super) struct Fetched {
     pub(super) receiver: f64,
 }
 
-/// Runs a program to its end; gives how long that took, and the processor time it used.
+/// Runs a program to its end; returns the seconds it took, and its processor time.
 fn timed(program: &str, args: &[String]) -> Result<(f64, Duration)> {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", "--", program]).args(args);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let begun = Instant::now();
     let mut child = command.spawn().with_context(|| format!("starting {program}"))?;
-    let mut said = String::new();
+    let mut errors = String::new();
     if let Some(mut stderr) = child.stderr.take() {
-        let _ = stderr.read_to_string(&mut said); // until it ends; what it says is for the error
+        let _ = stderr.read_to_string(&mut errors); // until it ends
     }
-    // Ended, and not yet forgotten: its times can still be read.
+    // Wait without reaping the process, so that its times can still be read.
     let pid = Pid::from_child(&child);
     waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)?;
     let seconds = begun.elapsed().as_secs_f64();
     let used = usage::cpu_time(child.id())?;
     let status = child.wait()?;
     if !status.success() {
-        bail!("{program} {}: {status}: {}", args.join(" "), said.trim());
+        bail!("{program} {}: {status}: {}", args.join(" "), errors.trim());
     }
     Ok((seconds, used))
 }
 
-/// The arguments of an nginx that serves a folder and nothing else.
+/// Writes a configuration for nginx that serves just a folder; returns nginx's arguments.
 fn nginx(at: SocketAddr, files: &Path, notes: &Path) -> Result<Vec<String>> {
     let config = notes.join("nginx.conf");
     let (files, notes) = (files.display(), notes.display());
     let text = format!(
-        "daemon off; pid {notes}/nginx.pid; error_log {notes}/nginx.log; worker_processes 2; user root;\n\
+        "daemon off; pid {notes}/nginx.pid; error_log {notes}/nginx.log; worker_processes 2; user \
+         root;\n\
          events {{ worker_connections 512; }}\n\
-         http {{ access_log off; sendfile on; tcp_nopush on; client_body_temp_path {notes}/body; proxy_temp_path {notes}/proxy;\n\
-         fastcgi_temp_path {notes}/fastcgi; uwsgi_temp_path {notes}/uwsgi; scgi_temp_path {notes}/scgi;\n\
+         http \
+         {{ access_log off; sendfile on; tcp_nopush on; client_body_temp_path {notes}/body; proxy_temp_path {notes}/proxy;\n\
+         fastcgi_temp_path {notes}/fastcgi; uwsgi_temp_path {notes}/uwsgi; scgi_temp_path \
+         {notes}/scgi;\n\
          server {{ listen {at}; root {files}; }} }}\n"
     );
     std::fs::write(&config, text).with_context(|| format!("writing {}", config.display()))?;
     Ok(vec!["-c".to_owned(), config.display().to_string(), "-p".to_owned(), notes.to_string()])
 }
 
-/// Has a host's kernel be as Linux comes.
+/// Sets a host's TCP buffers to Linux's defaults.
 pub(super) fn plain(host: &Host) -> Result<()> {
     host.run(|| {
         for (knob, value) in PLAIN {
@@ -325,7 +332,7 @@ pub(super) fn plain(host: &Host) -> Result<()> {
     })
 }
 
-/// Makes a file of so many bytes that do not repeat within any block a disk or a network knows.
+/// Makes a file of pseudo-random bytes, in which no two blocks are equal.
 pub(super) fn make(path: &Path, bytes: u64) -> Result<()> {
     let mut file = File::create(path).with_context(|| format!("creating {}", path.display()))?;
     let mut block = vec![0_u8; BLOCK_BYTES];
@@ -345,14 +352,14 @@ pub(super) fn make(path: &Path, bytes: u64) -> Result<()> {
     Ok(file.sync_all()?)
 }
 
-/// A folder on the disk that results go to, gone when dropped.
+/// Makes a temporary folder on the disk with the results.
 pub(super) fn folder(settings: &crate::promises::Settings) -> Result<(tempfile::TempDir, PathBuf)> {
     let folder = tempfile::tempdir_in(&settings.lab.setup.data).context("a folder for files")?;
     let path = folder.path().to_owned();
     Ok((folder, path))
 }
 
-/// The median of some figures.
+/// Returns the median of some figures.
 pub(super) fn median(mut figures: Vec<f64>) -> Option<f64> {
     figures.sort_by(f64::total_cmp);
     figures.get(figures.len() / 2).copied()

@@ -1,4 +1,4 @@
-//! Steps of the simulated GRAPE-DR beside the published ones.
+//! Compares the steps of kernels on the simulated GRAPE-DR with published figures.
 
 use anyhow::Result;
 
@@ -6,7 +6,7 @@ use crate::promises::{Findings, Settings};
 use sprat_measure::goals::Goal;
 use sprat_measure::table::Table;
 
-/// See the module.
+/// Reports the steps and rates of all published kernels.
 pub(super) fn chapter(_: &Settings, findings: &mut Findings) -> Result<()> {
     let mut table = Table::new(&[
         "kernel",

@@ -1,4 +1,4 @@
-//! How well energy is kept.
+//! Measures how well the integration of stars conserves energy.
 
 use anyhow::Result;
 use sprat_grape::nbody::{Gravity, Run, Scheme, plummer};
@@ -12,7 +12,7 @@ const ETA: f64 = 0.01;
 const SOFTENING: f64 = 1.0 / 256.0;
 const SEED: u64 = 1;
 
-/// See the module.
+/// Reports the drift of the energy in both precisions.
 pub(super) fn chapter(_: &Settings, findings: &mut Findings) -> Result<()> {
     for (precision, word) in [(Precision::F64, "f64"), (Precision::F32, "f32")] {
         let gravity = Gravity::new(&Engine::default(), precision, SOFTENING, &ALONE)?;

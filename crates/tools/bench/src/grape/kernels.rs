@@ -1,4 +1,4 @@
-//! The ready kernels beside the processor's peak.
+//! Compares the rates of the built-in kernels with the processor's peak.
 
 use anyhow::Result;
 use sprat_grape::{Precision, READY, Target};
@@ -8,13 +8,13 @@ use crate::promises::{Findings, Settings};
 use sprat_measure::goals::Goal;
 use sprat_measure::table::Table;
 
-/// The kernel that is promised.
+/// The kernel for which goals are set.
 const GRAVITY: &str = "gravity";
 
-/// Least share of the peak that gravity in 32 bits is promised to reach.
+/// Goal: share of the peak that gravity reaches in 32 bits.
 const SHARE: f64 = 0.75;
 
-/// Least share of the rate in 32 bits that gravity in 64 is promised to reach.
+/// Goal: share of its rate in 32 bits that gravity reaches in 64 bits.
 const WIDE: f64 = 0.4;
 
 const HEAD: [&str; 10] = [
@@ -30,15 +30,15 @@ const HEAD: [&str; 10] = [
     "spills",
 ];
 
-/// See the module.
+/// Measures all kernels on the best vectors, and gravity on the others.
 pub(super) fn chapter(_: &Settings, findings: &mut Findings) -> Result<()> {
     let _pinned = pinned()?;
     let columns = numbers(8);
     let mut table = Table::new(&HEAD);
     for (place, target) in targets().into_iter().enumerate() {
         let best = place == 0;
-        let narrow = Measured::new(Precision::F32, target, best, &columns)?;
-        let wide = Measured::new(Precision::F64, target, best, &columns)?;
+        let narrow = TargetResults::new(Precision::F32, target, best, &columns)?;
+        let wide = TargetResults::new(Precision::F64, target, best, &columns)?;
         for measured in [&narrow, &wide] {
             measured
                 .kernels
@@ -63,16 +63,17 @@ pub(super) fn chapter(_: &Settings, findings: &mut Findings) -> Result<()> {
     Ok(())
 }
 
-/// Ready kernels on a target's vectors, measured in turns with what its multipliers can do at most.
-struct Measured {
+/// The built-in kernels on one vector instruction set, measured alternately with the peak of its
+/// multipliers.
+struct TargetResults {
     precision: Precision,
     target: Target,
     peak: Timed,
     kernels: Vec<(&'static str, Timed)>,
 }
 
-impl Measured {
-    /// All ready kernels, or gravity, which stands for all.
+impl TargetResults {
+    /// Measures all built-in kernels, or just gravity.
     fn new(precision: Precision, target: Target, all: bool, columns: &[Vec<f64>]) -> Result<Self> {
         let mut peak = Timed::peak(precision, target)?;
         let names = READY.iter().map(|ready| ready.name).filter(|&name| all || name == GRAVITY);
@@ -81,9 +82,9 @@ impl Measured {
             .collect::<Result<_>>()?;
         let rounds = if target == Target::Portable { 2 } else { ROUNDS };
         for _ in 0..rounds {
-            peak.turn(columns)?;
+            peak.run(columns)?;
             for (_, kernel) in &mut kernels {
-                kernel.turn(columns)?;
+                kernel.run(columns)?;
             }
         }
         Ok(Self { precision, target, peak, kernels })
@@ -99,7 +100,7 @@ impl Measured {
         format!("{name} {}, {:?}", word(self.precision), self.target)
     }
 
-    /// A kernel's line of the table.
+    /// Renders a kernel's line of the table.
     fn line(&self, name: &str, kernel: &Timed) -> Vec<String> {
         let (facts, flops, peak) =
             (kernel.compiled.facts(), kernel.gflops(), self.peak.peak_gflops());
@@ -118,8 +119,8 @@ impl Measured {
         ]
     }
 
-    /// The kernels' rates, and gravity beside the peak, which is promised of the best vectors in 32
-    /// bits.
+    /// Reports the kernels' rates, and gravity's share of the peak, for which there is a goal on
+    /// the best vectors in 32 bits.
     fn rows(&self, best: bool, findings: &mut Findings) {
         for (name, kernel) in &self.kernels {
             findings.row(

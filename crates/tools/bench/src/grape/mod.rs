@@ -1,7 +1,7 @@
-//! The calculator: kernels beside what the processor can do and beside peers, in turns; the drift
-//! of a cluster of stars; steps of a GRAPE-DR.
+//! `bench grape`: compares kernels with the processor's peak and with peers, alternately; measures
+//! the energy drift of a cluster of stars, and the steps of a GRAPE-DR.
 //!
-//! All times are processor time of one thread on one core, best of the rounds.
+//! All times are processor times of one thread on one core, the best of the rounds.
 
 mod chip;
 mod drift;

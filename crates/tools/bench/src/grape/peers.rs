@@ -1,5 +1,5 @@
-//! Gravity beside numba and KeOps, which run in a process of their own on the same core, in turns
-//! with ours.
+//! Compares gravity with numba and KeOps, which run in a process of their own on the same core,
+//! alternately with our kernel.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -17,58 +17,58 @@ use crate::promises::{Findings, Settings};
 use sprat_measure::goals::Goal;
 use sprat_measure::table::Table;
 
-/// Where the peers' packages are, unless the variable says where else.
-const PLACE: &str = "SPRAT_GRAPE_PEERS";
-const DEFAULT_PLACE: &str = "target/tools/grape-peers";
+/// Environment variable with the folder of the peers' packages, and the default folder.
+const FOLDER_VARIABLE: &str = "SPRAT_GRAPE_PEERS";
+const DEFAULT_FOLDER: &str = "target/tools/grape-peers";
 
 const SCRIPT: &str = include_str!("peers.py");
 
-/// How long a peer may take to compile, or to run once.
+/// Timeout for a peer to compile, or to run once.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// Particles that errors are told of: the judge is slow.
+/// Particles whose errors are computed: few, since the reference is slow.
 const JUDGED: usize = 256;
 
-/// Each peer, and how often its rate is promised.
+/// Each peer, with the goal for our rate as a multiple of the peer's.
 const PEERS: [(&str, f64); 2] = [("numba", 3.0), ("keops", 30.0)];
 
-/// See the module.
+/// Measures our kernel and the peers in both precisions.
 pub(super) fn chapter(_: &Settings, findings: &mut Findings) -> Result<()> {
     let _pinned = pinned()?;
     let columns = numbers(4);
     let target = *targets().first().context("no vectors, not even the portable ones")?;
     let mut table =
         Table::new(&["who", "G interactions/s", "Gflop/s (38 a pair)", "largest relative error"]);
-    let mut theirs = Python::start(&columns);
-    let judge = judge(&columns)?;
+    let mut peers = PeerProcess::start(&columns);
+    let reference = reference(&columns)?;
     for precision in [Precision::F32, Precision::F64] {
         let word = word(precision);
         let mut ours = Timed::ready("gravity", precision, target)?;
-        let outputs: Vec<Vec<f64>> = ours.turn(&columns)?.into_iter().map(reals).collect();
-        let mut made: Vec<(&str, f64, Result<Peer>)> = PEERS
+        let outputs: Vec<Vec<f64>> = ours.run(&columns)?.into_iter().map(reals).collect();
+        let mut made: Vec<(&str, f64, Result<CompiledPeer>)> = PEERS
             .into_iter()
             .map(|(peer, times)| {
-                let made = match &mut theirs {
-                    Ok(python) => python.make(peer, word),
+                let made = match &mut peers {
+                    Ok(peers) => peers.make(peer, word),
                     Err(error) => Err(anyhow::anyhow!("{error:#}")),
                 };
                 (peer, times, made)
             })
             .collect();
         for _ in 0..ROUNDS {
-            ours.turn(&columns)?;
+            ours.run(&columns)?;
             for (peer, _, made) in &mut made {
-                let (Ok(found), Ok(python)) = (&mut *made, &mut theirs) else { continue };
-                match python.run(peer, word) {
+                let (Ok(found), Ok(peers)) = (&mut *made, &mut peers) else { continue };
+                match peers.run(peer, word) {
                     Ok(seconds) => found.best = found.best.min(seconds),
                     Err(error) => *made = Err(error),
                 }
             }
         }
-        let error = worst(&outputs, &judge);
-        let mut line = |who: String, rate: f64, error: f64| {
+        let error = max_error(&outputs, &reference);
+        let mut line = |name: String, rate: f64, error: f64| {
             table.row(vec![
-                who,
+                name,
                 format!("{rate:.3}"),
                 format!("{:.1}", 38.0 * rate),
                 format!("{error:.1e}"),
@@ -101,19 +101,19 @@ pub(super) fn chapter(_: &Settings, findings: &mut Findings) -> Result<()> {
                     continue;
                 }
             };
-            let (theirs, off) = (rate(found.best), worst(&found.outputs, &judge));
-            line(format!("{peer} {} {word}", found.version), theirs, off);
+            let (peer_rate, peer_error) = (rate(found.best), max_error(&found.outputs, &reference));
+            line(format!("{peer} {} {word}", found.version), peer_rate, peer_error);
             findings.row(
                 &name,
                 Some(ours.rate()),
-                Some(theirs),
+                Some(peer_rate),
                 "G interactions/s",
                 Goal::RatioAtLeast(times),
             );
             findings.row(
                 &format!("{name}, largest relative error"),
                 Some(error),
-                Some(off),
+                Some(peer_error),
                 "1",
                 Goal::Shown,
             );
@@ -126,8 +126,8 @@ pub(super) fn chapter(_: &Settings, findings: &mut Findings) -> Result<()> {
     Ok(())
 }
 
-/// What the reference says of the first particles.
-fn judge(columns: &[Vec<f64>]) -> Result<Vec<Vec<f64>>> {
+/// Computes the first particles' results with the reference interpreter.
+fn reference(columns: &[Vec<f64>]) -> Result<Vec<Vec<f64>>> {
     let kernel = Kernel::compile(
         ready("gravity").context("gravity")?.text,
         Precision::F64,
@@ -140,40 +140,40 @@ fn reals(output: Output) -> Vec<f64> {
     output.into_numbers().expect("gravity is of numbers")
 }
 
-/// The largest error of an acceleration or a potential of the particles that were judged, relative
-/// to its size.
-fn worst(results: &[Vec<f64>], judge: &[Vec<f64>]) -> f64 {
-    let off = |columns: std::ops::Range<usize>, i: usize| {
+/// Returns the largest error of an acceleration or a potential of the first particles, relative to
+/// its size; NaN if one is NaN.
+fn max_error(results: &[Vec<f64>], reference: &[Vec<f64>]) -> f64 {
+    let error = |columns: std::ops::Range<usize>, i: usize| {
         let norm =
             |of: &dyn Fn(usize) -> f64| columns.clone().map(|k| of(k).powi(2)).sum::<f64>().sqrt();
-        norm(&|k| results[k][i] - judge[k][i]) / norm(&|k| judge[k][i])
+        norm(&|k| results[k][i] - reference[k][i]) / norm(&|k| reference[k][i])
     };
-    let all = (0..judge[0].len()).flat_map(|i| [off(0..3, i), off(3..4, i)]);
-    all.fold(0.0, |worst, off| if off > worst || off.is_nan() { off } else { worst })
+    let all = (0..reference[0].len()).flat_map(|i| [error(0..3, i), error(3..4, i)]);
+    all.fold(0.0, |most, error| if error > most || error.is_nan() { error } else { most })
 }
 
-/// A peer that was made.
-struct Peer {
+/// A compiled peer.
+struct CompiledPeer {
     version: String,
     outputs: Vec<Vec<f64>>,
     best: f64,
 }
 
-/// The process of the peers.
-struct Python {
+/// The Python process with the peers. Dropping this value kills it.
+struct PeerProcess {
     child: Child,
     questions: ChildStdin,
     answers: Receiver<String>,
     scratch: tempfile::TempDir,
 }
 
-impl Python {
+impl PeerProcess {
     fn start(columns: &[Vec<f64>]) -> Result<Self> {
-        let place =
-            std::env::var_os(PLACE).map_or_else(|| PathBuf::from(DEFAULT_PLACE), PathBuf::from);
-        let place = place
+        let folder = std::env::var_os(FOLDER_VARIABLE)
+            .map_or_else(|| PathBuf::from(DEFAULT_FOLDER), PathBuf::from);
+        let folder = folder
             .canonicalize()
-            .with_context(|| format!("the peers' packages are not in {}", place.display()))?;
+            .with_context(|| format!("the peers' packages are not in {}", folder.display()))?;
         let scratch = tempfile::tempdir()?;
         let particles = scratch.path().join("particles");
         fs::write(
@@ -183,8 +183,8 @@ impl Python {
         let mut child = Command::new("python3")
             .args(["-u", "-c", SCRIPT])
             .arg(&particles)
-            .arg("1e-4") // as the kernel has it
-            .env("PYTHONPATH", &place)
+            .arg("1e-4") // the softening, the same as in the kernel
+            .env("PYTHONPATH", &folder)
             .env("OMP_NUM_THREADS", "1")
             .env("KEOPS_CACHE_FOLDER", scratch.path().join("keops"))
             .stdin(Stdio::piped())
@@ -213,11 +213,11 @@ impl Python {
             .parse()
     }
 
-    fn make(&mut self, peer: &str, precision: &str) -> Result<Peer> {
+    fn make(&mut self, peer: &str, precision: &str) -> Result<CompiledPeer> {
         let path = self.scratch.path().join(format!("{peer}-{precision}"));
         match self.ask(Question::Make(peer, precision, &path))? {
             Answer::Made(version) => {
-                Ok(Peer { version, outputs: read(&path)?, best: f64::INFINITY })
+                Ok(CompiledPeer { version, outputs: read(&path)?, best: f64::INFINITY })
             }
             Answer::Cannot(why) => bail!("{why}"),
             answer @ Answer::Took(_) => bail!("{peer} answered {answer:?}"),
@@ -233,15 +233,15 @@ impl Python {
     }
 }
 
-impl Drop for Python {
+impl Drop for PeerProcess {
     fn drop(&mut self) {
-        // It may have ended by itself; and a drop has nobody to tell.
+        // Fails if the process has ended by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Four columns of numbers.
+/// Reads four columns of numbers from a file.
 fn read(path: &Path) -> Result<Vec<Vec<f64>>> {
     let bytes = fs::read(path).with_context(|| path.display().to_string())?;
     let (numbers, rest) = bytes.as_chunks::<8>();

@@ -1,4 +1,4 @@
-//! What is said with the process of the peers: a line asks, a line answers.
+//! The protocol with the process of the peers: each line is a question or an answer.
 
 use std::fmt;
 use std::path::Path;
@@ -6,12 +6,12 @@ use std::str::FromStr;
 
 use anyhow::{Context as _, Result, bail};
 
-/// A line to the peers. Words are apart by spaces: paths must have none.
+/// A line to the peers. Spaces separate its words, so paths must not contain any.
 #[derive(Clone, Copy, Debug)]
 pub enum Question<'a> {
-    /// Compile a peer in a precision, run it once, and write what comes of it to a file.
+    /// Compile a peer in a precision, run it once, and write its results to a file.
     Make(&'a str, &'a str, &'a Path),
-    /// Run it again.
+    /// Run a compiled peer again.
     Run(&'a str, &'a str),
 }
 
@@ -29,11 +29,11 @@ impl fmt::Display for Question<'_> {
 /// A line from the peers.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
-    /// Compiled and run; its version.
+    /// The peer was compiled and run; its version.
     Made(String),
-    /// Run, in so many seconds of processor time.
+    /// The peer was run; the seconds of processor time.
     Took(f64),
-    /// It could not, and why.
+    /// The peer failed; the reason.
     Cannot(String),
 }
 

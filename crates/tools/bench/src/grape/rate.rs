@@ -1,4 +1,4 @@
-//! A kernel to be timed: its numbers, its code, its best time.
+//! Times kernels: their inputs, their code, and their best times.
 
 use std::hint::black_box;
 use std::num::NonZeroUsize;
@@ -10,13 +10,13 @@ use sprat_vector::{Compiled, PEAK_FLOPS, peak};
 
 use sprat_measure::cpu;
 
-/// Particles, each with all.
+/// Number of particles, each of which interacts with all.
 pub(super) const PARTICLES: usize = 8192;
 
-/// Turns of each; the best counts.
+/// Runs of each kernel, of which the best counts.
 pub(super) const ROUNDS: usize = 9;
 
-/// The targets that this processor has, best first.
+/// Returns the vector instruction sets of this processor, best first.
 pub(super) fn targets() -> Vec<Target> {
     [Target::Avx512, Target::Avx2, Target::Portable]
         .into_iter()
@@ -24,19 +24,19 @@ pub(super) fn targets() -> Vec<Target> {
         .collect()
 }
 
-/// Binds this thread to the last core that it may use, for a chapter.
+/// Pins this thread to the last core that it may use, until the result is dropped.
 pub(super) fn pinned() -> Result<cpu::Pinned> {
     cpu::Pinned::to(cpu::allowed_cores()?.last().copied())
 }
 
-/// Columns of numbers from 0 to 1, without a pattern, the same in every run.
+/// Returns columns of pseudo-random numbers from 0 to 1, the same in every run.
 pub(super) fn numbers(columns: usize) -> Vec<Vec<f64>> {
     let mut chance = Chance::new(0);
     (0..columns).map(|_| (0..PARTICLES).map(|_| chance.share()).collect()).collect()
 }
 
-/// Inputs of a program from the first of these columns, for so many i; constants without a default
-/// are 0.01.
+/// Makes a program's inputs from the first of these columns, with `i` particles on the first side;
+/// constants without a default are 0.01.
 pub(super) fn inputs<'a>(
     program: &Program,
     columns: &'a [Vec<f64>],
@@ -55,14 +55,14 @@ pub(super) fn inputs<'a>(
     )?)
 }
 
-/// A kernel on one thread, and the best of its times so far.
+/// A kernel on one thread, with its best time so far.
 pub(super) struct Timed {
     pub(super) compiled: Compiled,
     best: f64,
 }
 
 impl Timed {
-    /// A ready kernel's.
+    /// Compiles a built-in kernel.
     pub(super) fn ready(name: &str, precision: Precision, target: Target) -> Result<Self> {
         let text = ready(name).with_context(|| format!("no kernel is called {name}"))?.text;
         Self::of(
@@ -73,7 +73,7 @@ impl Timed {
         )
     }
 
-    /// Nothing but fused multiplications and additions.
+    /// Compiles a kernel of nothing but fused multiplications and additions.
     pub(super) fn peak(precision: Precision, target: Target) -> Result<Self> {
         Self::of(&peak(precision.into()), target)
     }
@@ -83,8 +83,8 @@ impl Timed {
         Ok(Self { compiled, best: f64::INFINITY })
     }
 
-    /// Once more.
-    pub(super) fn turn(&mut self, columns: &[Vec<f64>]) -> Result<Vec<Output>> {
+    /// Runs the kernel once and updates the best time.
+    pub(super) fn run(&mut self, columns: &[Vec<f64>]) -> Result<Vec<Output>> {
         let inputs = inputs(self.compiled.program(), columns, PARTICLES)?;
         let before = cpu::thread_time();
         let outputs = black_box(self.compiled.run(&inputs));
@@ -92,28 +92,28 @@ impl Timed {
         Ok(outputs)
     }
 
-    /// G interactions/s, at best.
+    /// Returns the best rate in G interactions/s.
     pub(super) fn rate(&self) -> f64 {
         rate(self.best)
     }
 
-    /// Gflop/s at best, by what the kernel says a pair counts; the peak's own count, of the peak.
+    /// Returns the best rate in Gflop/s, by the operations that the kernel declares for a pair.
     pub(super) fn gflops(&self) -> Option<f64> {
         self.compiled.program().flops().map(|flops| f64::from(flops) * self.rate())
     }
 
-    /// Gflop/s of [`Timed::peak`].
+    /// Returns the best rate in Gflop/s of a kernel from [`Timed::peak`].
     pub(super) fn peak_gflops(&self) -> f64 {
         f64::from(PEAK_FLOPS) * self.rate()
     }
 }
 
-/// G interactions/s of all pairs in so many seconds.
+/// Returns the rate in G interactions/s if all pairs take `seconds`.
 pub(super) fn rate(seconds: f64) -> f64 {
     (PARTICLES * PARTICLES) as f64 / seconds / 1e9
 }
 
-/// What a precision is called.
+/// Returns a precision's name.
 pub(super) fn word(precision: Precision) -> &'static str {
     match precision {
         Precision::F32 => "f32",

@@ -1,4 +1,4 @@
-//! Whether the box's delay and rate are those that were set.
+//! Checks whether the box's delay and rate are as set.
 
 use std::time::Duration;
 
@@ -12,28 +12,28 @@ use sprat_measure::goals::Goal;
 use sprat_measure::table::Table;
 use sprat_units::figure;
 
-/// Round trips that are set, ms.
+/// Round-trip times to set, in ms.
 const ROUND_TRIPS: [u64; 5] = [0, 1, 50, 200, 500];
 
-/// Between two echoes.
+/// Interval between two echoes.
 const GAP: Duration = Duration::from_millis(5);
 
-/// Most echoes of a round trip.
+/// Echoes for each round-trip time at most.
 const MOST: f64 = 10_000.0;
 
-/// Rates that are set, Gb/s.
+/// Rates to set, in Gb/s.
 const RATES: [f64; 2] = [0.1, 1.0];
 
-/// The same with `--full`.
+/// Rates to set with `--full`.
 const RATES_FULL: [f64; 4] = [0.1, 1.0, 2.0, 5.0];
 
-/// What a rate may be off, %.
+/// Goal: the error of a rate in %.
 const RATE_BOUND: f64 = 1.0;
 
-/// Time for a stream without delay to fill its line.
+/// Time for a stream without delay to fill the line.
 const GROWTH: Duration = Duration::from_millis(500);
 
-/// Echoes over lines of all delays.
+/// Measures echoes over lines with all delays.
 pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let mut table = Table::new(&[
         "round trip set, ms",
@@ -100,14 +100,15 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
     );
     findings.table("Round trips by ICMP echo", table);
     findings.note(
-        "The near end of a ping spins; the far kernel answers. What is beyond the set time is the box's thread being woken when a packet \
+        "The near end of a ping spins; the far kernel answers. What is beyond the set time is the \
+         box's thread being woken when a packet \
          comes, twice a round trip, and what the kernels do."
             .to_owned(),
     );
     Ok(())
 }
 
-/// A stream through lines of several rates: what arrives in the far host's time.
+/// Measures a stream over lines with several rates, by what arrives at the far host.
 pub(super) fn rate(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let rates = if settings.full { &RATES_FULL[..] } else { &RATES };
     for &set in rates {
@@ -126,7 +127,8 @@ pub(super) fn rate(settings: &Settings, findings: &mut Findings) -> Result<()> {
     }
     let share = payload_share(false) * 100.0;
     findings.note(format!(
-        "A rate is of frames with all that Ethernet adds: of 1,538 bytes a TCP stream over IPv4 has 1,448, {share:.1} %. Streams are {}.",
+        "A rate is of frames with all that Ethernet adds: of 1,538 bytes a TCP stream over IPv4 \
+         has 1,448, {share:.1} %. Streams are {}.",
         Congestion::Cubic
     ));
     Ok(())

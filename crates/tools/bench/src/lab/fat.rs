@@ -1,44 +1,44 @@
-//! One TCP stream through a long fat pipe, as fast as it goes.
+//! Measures one TCP stream over a long fat pipe.
 
 use std::time::Duration;
 
 use anyhow::Result;
 
 use super::net::{Net, delayed, gigabits};
-use super::stream::{Congestion, Streams, Way, payload_share};
+use super::stream::{Congestion, StreamSpec, Streams, payload_share};
 use crate::promises::{Findings, Settings};
 use sprat_measure::goals::Goal;
 use sprat_measure::table::Table;
 use sprat_units::figure;
 
-/// What one stream is to carry where nothing but the machine limits it, Gb/s.
+/// Goal: rate of one stream that only the machine limits, in Gb/s.
 const FAST: f64 = 7.0;
 
-/// What it is to have of a line's rate.
+/// Goal: a stream's share of a line's rate.
 const SHARE: f64 = 0.95;
 
-/// Rate of the long line, Gb/s; with `--full` it has none.
+/// Rate of the long line in Gb/s; with `--full` it is unlimited.
 const RATE: f64 = 2.0;
 
-/// Receive buffer of streams over that line, bytes: windows of at most 134 MB, for which [`BUFFER`]
-/// has room.
+/// Receive buffer of streams over that line in bytes: allows windows of at most 134 MB, for which
+/// [`BUFFER`] has room.
 const RECEIVE_BYTES: usize = 64 << 20;
 
-/// Buffer of that line, bytes.
+/// Buffer of that line in bytes.
 const BUFFER: u64 = 160_000_000;
 
-/// The long round trip.
+/// Round-trip time of the long line.
 const ROUND_TRIP: Duration = Duration::from_millis(200);
 
 /// Time for windows to grow: without a delay, at [`RATE`], and with `--full`.
 const GROWTH: [Duration; 3] =
     [Duration::from_millis(500), Duration::from_secs(8), Duration::from_secs(20)];
 
-/// A stream at no delay and at a long one, over both versions of IP.
+/// Measures streams without delay and with a long one, over IPv4 and IPv6.
 pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let mut table =
         Table::new(&["stream", "growth, s", "Gb/s", "drops", "box late on average, us"]);
-    let bare = flow(&Net::bare()?, Way::cubic(0, 1), GROWTH[0], settings)?;
+    let bare = flow(&Net::bare()?, StreamSpec::cubic(0, 1), GROWTH[0], settings)?;
     table.row(vec![
         "cubic, IPv4, a cable and no box".into(),
         "0.5".into(),
@@ -56,7 +56,7 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
         ),
     };
     let near = |_: bool| ("0 ms".to_owned(), FAST);
-    for (round_trip, limit, growth, told) in [
+    for (round_trip, limit, growth, describe) in [
         (Duration::ZERO, None, GROWTH[0], &near as &dyn Fn(bool) -> (String, f64)),
         (ROUND_TRIP, limit, growth, &far),
     ] {
@@ -69,15 +69,15 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
             let mut there = delayed(round_trip / 2);
             (there.rate, there.buffer) = (limit, BUFFER);
             let net = Net::pair(there, delayed(round_trip / 2))?;
-            let way = Way {
+            let way = StreamSpec {
                 congestion,
                 v6,
                 receive_buffer: limit.map(|_| RECEIVE_BYTES),
-                ..Way::cubic(0, 1)
+                ..StreamSpec::cubic(0, 1)
             };
             let gbits = flow(&net, way, growth, settings)?;
             let line = net.line(1)?;
-            let ((pipe, goal), version) = (told(v6), if v6 { 6 } else { 4 });
+            let ((pipe, goal), version) = (describe(v6), if v6 { 6 } else { 4 });
             let goal =
                 if congestion == Congestion::Reno { Goal::AtLeast(goal) } else { Goal::Shown };
             let peer = (round_trip.is_zero() && !v6).then_some(bare);
@@ -100,13 +100,14 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
     }
     findings.table("One stream", table);
     findings.note(
-        "Streams are of plain sockets, windows up to 1 GB (134 MB on a line of limited rate, for which its buffer has room), congestion \
+        "Streams are of plain sockets, windows up to 1 GB (134 MB on a line of limited rate, for \
+         which its buffer has room), congestion \
              control by socket option. Payload, once windows have grown."
             .to_owned(),
     );
     Ok(())
 }
 
-fn flow(net: &Net, way: Way, growth: Duration, settings: &Settings) -> Result<f64> {
+fn flow(net: &Net, way: StreamSpec, growth: Duration, settings: &Settings) -> Result<f64> {
     Ok(Streams::start(net, &[way])?.measure(growth, settings.lab.duration)?.total_gbits())
 }

@@ -1,5 +1,5 @@
-//! A host of the benchmark's own: a thread in a network namespace, and what it starts there. All of
-//! it is gone with the host, and with the process however that ends.
+//! A host for benchmarks: a thread in a network namespace of its own, with everything that it
+//! starts there. All of it ends with the host, and with the process.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -13,18 +13,18 @@ use sprat_lab::port::TapSpec;
 
 use crate::cables::ip;
 
-/// Longest that something on a host may take: the longest run there is, several times over.
+/// Timeout for a task on a host: several times the longest run.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Largest of TCP's buffers, bytes: windows of a gigabyte, the largest that TCP can tell.
+/// Limits of TCP's buffers in bytes: allow windows of a gigabyte, the largest that TCP supports.
 const TCP_BUFFER: &str = "4096 131072 1073741824";
 
-/// For how long a neighbour is known without being asked again, ms: longer than any run. A
-/// namespace has no default for its interfaces.
+/// Time in ms for which a neighbour counts as reachable: longer than any run, so that no probes
+/// disturb it. It is set for each interface, since a namespace has no default for new ones.
 const NEIGHBOURS_MS: &str = "3600000";
 
-/// What the kernel is told in a namespace: windows may grow, nothing is remembered of the
-/// connection before, and nobody looks for routers.
+/// Kernel settings of a namespace: large TCP windows, no metrics cached from earlier connections,
+/// and no search for routers.
 const KNOBS: [(&str, &str); 4] = [
     ("ipv4/tcp_rmem", TCP_BUFFER),
     ("ipv4/tcp_wmem", TCP_BUFFER),
@@ -34,32 +34,33 @@ const KNOBS: [(&str, &str); 4] = [
 
 type Task = Box<dyn FnOnce() + Send>;
 
-/// See the module.
+/// A host: see the module. Dropping it waits for its thread.
 #[derive(Debug)]
 pub(crate) struct Host {
     number: u8,
-    /// Where its namespace can be entered.
+    /// The file by which its namespace can be entered.
     netns: String,
     tasks: Option<SyncSender<Task>>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// Something that runs on a host.
+/// A task that runs on a host.
 #[derive(Debug)]
-pub(crate) struct Running<R>(Receiver<Result<R>>);
+pub(crate) struct HostTask<R>(Receiver<Result<R>>);
 
 impl Host {
-    /// A host with a loopback, number `number` of its network.
+    /// Makes a host with a loopback interface. `number` is its number in its network, from which
+    /// its addresses derive.
     ///
     /// # Errors
-    /// What the machine does not allow, and what would help.
+    /// When the machine does not allow it; the error names a remedy.
     pub(crate) fn new(number: u8) -> Result<Self> {
         let (tasks, todo) = sync_channel::<Task>(0);
         let (ready, made) = sync_channel(1);
         let live = move || {
-            let furnished = furnish();
-            let go_on = furnished.is_ok();
-            let _ = ready.send(furnished); // whoever asked waits
+            let entered = enter_namespace();
+            let go_on = entered.is_ok();
+            let _ = ready.send(entered); // the receiver waits below
             if go_on {
                 todo.into_iter().for_each(|task| task());
             }
@@ -74,7 +75,7 @@ impl Host {
         Ok(Self { number, netns, tasks: Some(tasks), thread: Some(thread) })
     }
 
-    /// Runs something on the host, and waits for it.
+    /// Runs a task on the host, and waits for its result.
     pub(crate) fn run<R: Send + 'static>(
         &self,
         inside: impl FnOnce() -> Result<R> + Send + 'static,
@@ -82,71 +83,72 @@ impl Host {
         self.start(inside)?.get()
     }
 
-    /// Starts something on the host, on a thread of its own.
+    /// Starts a task on the host, on a thread of its own.
     pub(crate) fn start<R: Send + 'static>(
         &self,
         inside: impl FnOnce() -> Result<R> + Send + 'static,
-    ) -> Result<Running<R>> {
+    ) -> Result<HostTask<R>> {
         let (sender, result) = sync_channel(1);
         let task = move || {
-            // A thread is born into the namespace of the one that starts it.
-            let born = Builder::new().name("on-host".to_owned()).spawn({
+            // A thread inherits the namespace of the thread that starts it.
+            let spawned = Builder::new().name("on-host".to_owned()).spawn({
                 let sender = sender.clone();
-                move || drop(sender.send(inside())) // nobody may wait any more
+                move || drop(sender.send(inside())) // fails if nothing waits for the result
             });
-            if let Err(error) = born {
+            if let Err(error) = spawned {
                 let _ = sender.send(Err(error.into()));
             }
         };
         let tasks = self.tasks.as_ref().context("a host that is there")?;
         tasks.send(Box::new(task)).map_err(|_| anyhow!("host {} has ended", self.number))?;
-        Ok(Running(result))
+        Ok(HostTask(result))
     }
 
-    /// The interface that a box's port is to it.
+    /// Describes the TAP interface on this host of a box's port.
     pub(crate) fn tap(&self) -> TapSpec {
         TapSpec { name: self.interface(), netns: Some(self.netns.clone()), mtu: None }
     }
 
-    /// What `ip` knows its namespace by: a thread of it.
+    /// Returns the id of a thread in the namespace, by which `ip` finds it.
     pub(crate) fn id(&self) -> &str {
         self.netns.split('/').nth(4).unwrap_or_default()
     }
 
-    /// The name of its interface.
+    /// Returns the name of its interface.
     pub(crate) fn interface(&self) -> String {
         format!("h{}", self.number)
     }
 
-    /// Its addresses.
+    /// Returns its IPv4 address.
     pub(crate) fn v4(&self) -> IpAddr {
         Ipv4Addr::new(10, 9, 0, self.number).into()
     }
 
-    /// See [`v4`](Self::v4).
+    /// Returns its IPv6 address.
     pub(crate) fn v6(&self) -> IpAddr {
         Ipv6Addr::new(0xfd09, 0, 0, 0, 0, 0, 0, u16::from(self.number)).into()
     }
 
-    /// Gives it its addresses, once the interface is there.
-    pub(crate) fn address(&self) -> Result<()> {
+    /// Assigns its addresses to its interface, which must exist.
+    pub(crate) fn assign_addresses(&self) -> Result<()> {
         let (interface, v4, v6) = (self.interface(), self.v4(), self.v6());
         self.run(move || {
             for family in ["ipv4", "ipv6"] {
-                // A kernel without IPv6 has no such file, and then its streams say so.
+                // Fails on a kernel without IPv6, on which streams over IPv6 report
+                // errors.
                 let _ = fs::write(
                     format!("/proc/sys/net/{family}/neigh/{interface}/base_reachable_time_ms"),
                     NEIGHBOURS_MS,
                 );
             }
-            on_host(&["addr", "add", &format!("{v4}/24"), "dev", &interface])?;
-            on_host(&["addr", "add", &format!("{v6}/64"), "dev", &interface, "nodad"])
+            ip_on_host(&["addr", "add", &format!("{v4}/24"), "dev", &interface])?;
+            ip_on_host(&["addr", "add", &format!("{v6}/64"), "dev", &interface, "nodad"])
         })
     }
 }
 
-impl<R> Running<R> {
-    /// What it came to, if it ends within a while.
+impl<R> HostTask<R> {
+    /// Waits up to `time` for the task's result.
     pub(crate) fn within(&self, time: Duration) -> Result<Option<R>> {
         match self.0.recv_timeout(time) {
             Ok(result) => result.map(Some),
@@ -157,7 +159,7 @@ impl<R> Running<R> {
         }
     }
 
-    /// What it came to.
+    /// Waits for the task's result.
     pub(crate) fn get(self) -> Result<R> {
         self.within(PATIENCE)?.context("what runs on a host does not end")
     }
@@ -167,24 +169,25 @@ impl Drop for Host {
     fn drop(&mut self) {
         drop(self.tasks.take());
         if let Some(thread) = self.thread.take() {
-            let _ = thread.join(); // a panic was told where it happened
+            let _ = thread.join(); // a panic was printed when it happened
         }
     }
 }
 
 /// Runs `ip` in the namespace of the calling thread.
-pub(crate) fn on_host(args: &[&str]) -> Result<()> {
+pub(crate) fn ip_on_host(args: &[&str]) -> Result<()> {
     ip(args).map_err(anyhow::Error::msg)
 }
 
-/// Moves the calling thread into a namespace of its own, and says where that can be entered.
-fn furnish() -> Result<String> {
+/// Moves the calling thread into a new network namespace; returns the file by which it can be
+/// entered.
+fn enter_namespace() -> Result<String> {
     unshare(CloneFlags::CLONE_NEWNET).map_err(|error| {
         anyhow!("a network namespace is refused: {error}; it needs CAP_SYS_ADMIN: run as root")
     })?;
-    on_host(&["link", "set", "lo", "up"])?;
+    ip_on_host(&["link", "set", "lo", "up"])?;
     for (knob, value) in KNOBS {
-        // A kernel without IPv6 has no such file, and then its streams say so.
+        // Fails on a kernel without IPv6, on which streams over IPv6 report errors.
         let _ = fs::write(format!("/proc/sys/net/{knob}"), value);
     }
     Ok(format!(

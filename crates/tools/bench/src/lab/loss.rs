@@ -1,4 +1,5 @@
-//! Whether the box loses what it was asked to lose, and the same again.
+//! Checks whether the box loses the configured share of packets, and the same ones with the same
+//! seed.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,28 +17,28 @@ use super::net::{Net, delayed};
 use crate::promises::{Findings, Settings};
 use sprat_measure::goals::Goal;
 
-/// Datagrams of a pass.
+/// Datagrams in a pass.
 const DATAGRAMS: u32 = 50_000;
 
-/// The same with `--full`.
+/// Datagrams in a pass with `--full`.
 const DATAGRAMS_FULL: u32 = 1_000_000;
 
-/// Between two datagrams: slow enough for a machine that is busy besides.
+/// Interval between two datagrams: long enough for a machine with other load.
 const GAP: Duration = Duration::from_micros(20);
 
-/// How long after the last the others count as lost.
+/// Time without a datagram after which the missing ones count as lost.
 const LATE: Duration = Duration::from_millis(500);
 
-/// Receive buffer, bytes: all that comes while the receiver does not run.
+/// Receive buffer in bytes: enough for what arrives while the receiver does not run.
 const RECEIVE_BYTES: usize = 64 << 20;
 
-/// Shares that are lost, in percent.
+/// Shares to lose, in percent.
 const SHARES: [f64; 3] = [0.1, 1.0, 10.0];
 
-/// Standard deviations that a loss may be off.
+/// Goal: error of a loss in standard deviations.
 const SIGMAS: f64 = 3.0;
 
-/// Datagrams over lines that lose them.
+/// Sends datagrams over lines with various losses.
 pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let count = if settings.full { DATAGRAMS_FULL } else { DATAGRAMS };
     let net = Net::pair(delayed(Duration::ZERO), delayed(Duration::ZERO))?;
@@ -91,9 +92,9 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
     Ok(())
 }
 
-/// Numbers of the datagrams that do not arrive at the second host.
+/// Sends datagrams; returns the numbers of those that do not arrive at the second host.
 fn lost(net: &Net, loss: &Loss, seed: u64, count: u32) -> Result<BTreeSet<u32>> {
-    // Chance begins anew when the seed is another than before.
+    // The line restarts its random generator only if the seed changes.
     for line in [
         Line { seed: !seed, ..Line::default() },
         Line { loss: loss.clone(), seed, ..Line::default() },
@@ -102,7 +103,7 @@ fn lost(net: &Net, loss: &Loss, seed: u64, count: u32) -> Result<BTreeSet<u32>> 
     }
     let address = net.address(1, false);
     let (bound, ready) = sync_channel(1);
-    let came = net.hosts[1].start(move || {
+    let receiving = net.hosts[1].start(move || {
         let socket = UdpSocket::bind((address, 0))?;
         setsockopt(&socket, sockopt::RcvBufForce, &RECEIVE_BYTES)
             .context("a buffer: it needs CAP_NET_ADMIN")?;
@@ -118,23 +119,25 @@ fn lost(net: &Net, loss: &Loss, seed: u64, count: u32) -> Result<BTreeSet<u32>> 
                         .remove(&u32::from_be_bytes([buffer[0], buffer[1], buffer[2], buffer[3]]));
                 }
                 Ok(_) => {}
-                Err(_) if !begun && missing.len() == count as usize => begun = true, // the first may take its time
+                // The first datagram may take longer than `LATE`.
+                Err(_) if !begun && missing.len() == count as usize => begun = true,
                 Err(_) => return Ok(missing),
             }
         }
     })?;
     let to = ready.recv_timeout(LATE).map_err(|_| anyhow!("no port to receive at"))?;
     net.hosts[0].run(move || flood(to, count))?;
-    came.get()
+    receiving.get()
 }
 
-/// Has a host send nothing of its own accord: each frame would draw a lot.
+/// Prevents a host's kernel from sending frames of its own, since each frame would consume a random
+/// number of the line.
 fn quiet() -> Result<()> {
     match fs::write("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1") {
         Err(error) if error.kind() != ErrorKind::NotFound => {
             Err(error).context("switching IPv6 off")
         }
-        _ => Ok(()), // a kernel without IPv6 sends nothing by it
+        _ => Ok(()), // the file is missing on a kernel without IPv6
     }
 }
 
@@ -151,7 +154,7 @@ fn flood(to: SocketAddr, count: u32) -> Result<()> {
     Ok(())
 }
 
-/// Mean and standard deviation of how many of `count` are hit, each with this probability.
+/// Returns mean and standard deviation of the hits among `count`, each with this probability.
 fn binomial(count: u32, share: f64) -> (f64, f64) {
     let count = f64::from(count);
     (count * share, (count * share * (1.0 - share)).sqrt())

@@ -1,5 +1,5 @@
-//! Four TCP streams that merge into one bottleneck far away: by a queue whose end is cut off, and
-//! by the harmonizer.
+//! Measures four TCP streams that share a distant bottleneck: with a drop-tail queue, and with the
+//! harmonizer.
 
 use std::time::Duration;
 
@@ -7,48 +7,48 @@ use anyhow::Result;
 use sprat_lab::line::{Discipline, LineSettings as Line};
 
 use super::net::{Net, delayed, gigabits};
-use super::stream::{Congestion, Flowed, Streams, Way, jain, payload_share};
+use super::stream::{Congestion, StreamResults, StreamSpec, Streams, jain, payload_share};
 use crate::promises::{Findings, Settings};
 use sprat_measure::goals::Goal;
 use sprat_measure::report::svg::{self, Axis};
 use sprat_measure::table::Table;
 use sprat_units::figure;
 
-/// Streams that merge, each a connection of its own.
+/// Number of streams, each a connection of its own.
 const STREAMS: usize = 4;
 
-/// Rate of the bottleneck, Gb/s.
+/// Rate of the bottleneck in Gb/s.
 const RATE: f64 = 1.0;
 
-/// The same with `--full`.
+/// Rate of the bottleneck with `--full`.
 const RATE_FULL: f64 = 2.0;
 
-/// Round trip without a queue.
+/// Round-trip time without a queue.
 const ROUND_TRIP: Duration = Duration::from_millis(200);
 
-/// Receive buffer that a stream asks for, bytes. The kernel takes twice that, and no window is
-/// larger: four of them, as frames, fit into [`DEEP`].
+/// Receive buffer that a stream requests, in bytes. The kernel doubles it, which limits the window:
+/// four windows, as frames, fit into [`DEEP`].
 const RECEIVE_BYTES: usize = 16 << 20;
 
-/// Buffer in which all windows find room, bytes.
+/// Buffer with room for all windows, in bytes.
 const DEEP: u64 = 160_000_000;
 
-/// Buffer as in an ordinary switch, bytes.
+/// Buffer of an ordinary switch, in bytes.
 const SHALLOW: u64 = 10_000_000;
 
-/// Time for windows to grow, and least time that counts.
+/// Warm-up time in which windows grow, and minimum measuring time.
 const GROWTH: Duration = Duration::from_secs(10);
 const COUNTED: Duration = Duration::from_secs(5);
 
-/// The same with `--full`.
+/// Warm-up and measuring time with `--full`.
 const GROWTH_FULL: Duration = Duration::from_secs(20);
 const COUNTED_FULL: Duration = Duration::from_secs(20);
 
-/// Least index of fairness, and least share of the bottleneck, of the harmonizer.
+/// Goals for the harmonizer: index of fairness, and share of the bottleneck in %.
 const FAIR: f64 = 0.99;
 const SHARE: f64 = 95.0;
 
-/// See the module.
+/// Measures the streams with each queue.
 pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let mut table = Table::new(&[
         "bottleneck",
@@ -69,13 +69,13 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
     ] {
         let there = Line { rate: gigabits(rate), buffer, queue, ..delayed(ROUND_TRIP / 2) };
         let net = Net::pair(there, delayed(ROUND_TRIP / 2))?;
-        let way = Way {
+        let way = StreamSpec {
             congestion: Congestion::Cubic,
             receive_buffer: Some(RECEIVE_BYTES),
-            ..Way::cubic(0, 1)
+            ..StreamSpec::cubic(0, 1)
         };
         let streams = Streams::start(&net, &[way; STREAMS])?;
-        let flowed = streams.measure(growth, settings.lab.duration.max(counted))?;
+        let results = streams.measure(growth, settings.lab.duration.max(counted))?;
         let line = net.line(1)?.counters;
         let harmonized = queue == Discipline::Harmonize;
         let how = if harmonized { "harmonized" } else { "drop-tail" };
@@ -83,9 +83,9 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
             "{STREAMS} streams, {rate} Gb/s, 200 ms, {how}, {} MB buffer",
             buffer / 1_000_000
         );
-        let gbits = flowed.gbits();
+        let gbits = results.gbits();
         let (lost, fairness) = (line.drops.total(), jain(&gbits));
-        let share = flowed.total_gbits() / (rate * payload_share(false)) * 100.0;
+        let share = results.total_gbits() / (rate * payload_share(false)) * 100.0;
         let judged = |goal| if harmonized { goal } else { Goal::Shown };
         let row = |findings: &mut Findings, what: &str, figure, unit, goal| {
             findings.row(&format!("{name}: {what}"), Some(figure), None, unit, judged(goal));
@@ -97,16 +97,17 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
         table.row(vec![
             name.clone(),
             each.join(" / "),
-            figure::digits(flowed.total_gbits() * 1e3),
+            figure::digits(results.total_gbits() * 1e3),
             format!("{fairness:.4}"),
             lost.to_string(),
             figure::digits(line.queue_max as f64 / 1e6),
         ]);
-        findings.figure(&name, picture(&flowed));
+        findings.figure(&name, picture(&results));
     }
     findings.table("Streams that merge", table);
     findings.note(format!(
-        "The first {} s are for windows to grow and do not count; losses do, from the beginning. Windows are at most 34 MB each: with less than \
+        "The first {} s are for windows to grow and do not count; losses do, from the beginning. \
+         Windows are at most 34 MB each: with less than \
          {} MB of buffer they do not fit. Streams are {}.",
         growth.as_secs(),
         DEEP / 1_000_000,
@@ -115,11 +116,11 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
     Ok(())
 }
 
-/// Each stream's rate by and by.
-fn picture(flowed: &Flowed) -> String {
-    let streams = flowed.samples.first().map_or(0, |(_, counts)| counts.len());
+/// Draws each stream's rate over time.
+fn picture(results: &StreamResults) -> String {
+    let streams = results.samples.first().map_or(0, |(_, counts)| counts.len());
     let rates = |stream: usize| {
-        let steps = flowed.samples.windows(2);
+        let steps = results.samples.windows(2);
         let rate = |step: &[(f64, Vec<u64>)]| {
             let ((begun, first), (ended, last)) = (&step[0], &step[1]);
             (*ended, (last[stream] - first[stream]) as f64 * 8.0 / 1e6 / (ended - begun).max(1e-9))
@@ -135,7 +136,7 @@ fn picture(flowed: &Flowed) -> String {
         .collect();
     let most =
         lines.iter().flat_map(|line| &line.points).map(|(_, rate)| *rate).fold(0.0, f64::max);
-    let until = flowed.samples.last().map_or(1.0, |(at, _)| *at);
+    let until = results.samples.last().map_or(1.0, |(at, _)| *at);
     let label = |at: f64| figure::short(&figure::digits(at));
     svg::chart(&Axis::linear("seconds", until, label), &Axis::linear("Mb/s", most, label), &lines)
 }

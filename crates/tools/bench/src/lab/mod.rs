@@ -1,5 +1,5 @@
-//! What the network box promises, measured between kernels: hosts in network namespaces of the
-//! benchmark's own, joined by a box over TAPs. Nothing leaves them.
+//! `bench lab`: measures the network box between real kernels: hosts in network namespaces of the
+//! benchmark's own, which a box connects over TAPs. Nothing leaves the namespaces.
 
 mod delay;
 mod fat;

@@ -1,4 +1,4 @@
-//! Hosts joined by a box.
+//! Networks of hosts that a box connects.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -8,29 +8,31 @@ use sprat_lab::engine::{Engine, EnginePlan, Forwarding, Inspection, LineReport, 
 use sprat_lab::line::{LineSettings, Rate};
 use sprat_lab::port::open_tap;
 
-use super::host::{Host, on_host};
+use super::host::{Host, ip_on_host};
 use super::probe;
 
-/// A network; all of it is gone with it.
+/// A network of hosts. Dropping it stops the box and ends the hosts.
 #[derive(Debug)]
 pub(crate) struct Net {
-    /// Before the hosts, whose interfaces it has.
+    /// The box; declared, and so dropped, before the hosts, whose interfaces it uses.
     pub(crate) engine: Option<Engine>,
     pub(crate) hosts: Vec<Host>,
 }
 
 impl Net {
-    /// Two hosts; `there` is the line to the second, `back` the line to the first.
+    /// Makes two hosts; `there` is the line to the second, `back` the line to the first.
     pub(crate) fn pair(there: LineSettings, back: LineSettings) -> Result<Self> {
         Self::boxed(vec![back, there], Forwarding::Cross)
     }
 
-    /// As many hosts as lines; a line is that to its host.
+    /// Makes a host for each line; the line is the one to that host.
     pub(crate) fn boxed(lines: Vec<LineSettings>, forwarding: Forwarding) -> Result<Self> {
         Self::inspected(lines, forwarding, Vec::new())
     }
 
-    /// The same, with something that looks at what comes into each lane of the box.
+    /// Does the same as [`boxed`](Self::boxed), with an inspection of the packets that enter
+    /// each
+    /// worker of the box.
     pub(crate) fn inspected(
         lines: Vec<LineSettings>,
         forwarding: Forwarding,
@@ -44,29 +46,29 @@ impl Net {
         Self { engine: Some(engine), hosts }.ready()
     }
 
-    /// Two hosts on one cable of the kernel's, and no box.
+    /// Makes two hosts connected by a virtual cable of the kernel, without a box.
     pub(crate) fn bare() -> Result<Self> {
         let hosts = vec![Host::new(1)?, Host::new(2)?];
         let (near, far, there) =
             (hosts[0].interface(), hosts[1].interface(), hosts[1].id().to_owned());
         hosts[0].run(move || {
-            on_host(&[
+            ip_on_host(&[
                 "link", "add", &near, "type", "veth", "peer", "name", &far, "netns", &there,
             ])?;
-            on_host(&["link", "set", &near, "up"])
+            ip_on_host(&["link", "set", &near, "up"])
         })?;
         let far = hosts[1].interface();
-        hosts[1].run(move || on_host(&["link", "set", &far, "up"]))?;
+        hosts[1].run(move || ip_on_host(&["link", "set", &far, "up"]))?;
         Self { engine: None, hosts }.ready()
     }
 
-    /// Gives addresses, and has everybody know everybody.
+    /// Assigns addresses, and lets the hosts find each other.
     fn ready(self) -> Result<Self> {
-        self.hosts.iter().try_for_each(Host::address)?;
+        self.hosts.iter().try_for_each(Host::assign_addresses)?;
         for (at, host) in self.hosts.iter().enumerate() {
             for other in &self.hosts[at + 1..] {
                 for to in [other.v4(), other.v6()] {
-                    host.run(move || probe::meet(to))
+                    host.run(move || probe::wait_for_answer(to))
                         .with_context(|| format!("{to} does not answer"))?;
                 }
             }
@@ -74,17 +76,17 @@ impl Net {
         Ok(self)
     }
 
-    /// The address of a host.
+    /// Returns the address of a host.
     pub(crate) fn address(&self, host: usize, v6: bool) -> IpAddr {
         if v6 { self.hosts[host].v6() } else { self.hosts[host].v4() }
     }
 
-    /// The box.
+    /// Returns the box.
     pub(crate) fn engine(&self) -> Result<&Engine> {
         self.engine.as_ref().context("this network has no box")
     }
 
-    /// What the box has done so far on the line to a host.
+    /// Returns the box's counters so far of the line to a host.
     pub(crate) fn line(&self, host: usize) -> Result<LineReport> {
         let name = self.hosts[host].interface();
         let lines = self.engine()?.report()?.lines;
@@ -94,18 +96,18 @@ impl Net {
             .with_context(|| format!("the box has no line to {name}"))
     }
 
-    /// Stops the box, and tells what it did.
+    /// Stops the box, and returns its last report.
     pub(crate) fn stop(mut self) -> Result<Report> {
         Ok(self.engine.take().context("this network has no box")?.stop()?)
     }
 }
 
-/// A line of that delay, and nothing else.
+/// Returns a line with a delay, and otherwise the defaults.
 pub(crate) fn delayed(delay: Duration) -> LineSettings {
     LineSettings { delay, ..LineSettings::default() }
 }
 
-/// A rate of so many gigabits a second.
+/// Returns a rate in gigabits per second.
 pub(crate) fn gigabits(count: f64) -> Option<Rate> {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "some gigabits")]
     Rate::new((count * 1e9) as u64)

@@ -1,5 +1,5 @@
-//! Round trips by ICMP echo, which the far kernel answers: no thread has to be woken there. The
-//! near end spins, so that no waking of its own is in the figure either.
+//! Measures round-trip times by ICMP echo. The far kernel answers without waking a thread, and the
+//! near end spins, so the times include no wake-up of a thread at either end.
 
 use std::io::{ErrorKind, Read as _};
 use std::net::{IpAddr, SocketAddr};
@@ -8,49 +8,50 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
-/// Longest that a host may take to answer for the first time: the longest round trip, for a frame
-/// and for the question whose it is.
-const MEETING: Duration = Duration::from_secs(10);
+/// Timeout for a host's first answer: more than the longest round trips of address resolution and
+/// an echo.
+const FIRST_ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long the first questions go unanswered before the next is asked.
-const AGAIN: Duration = Duration::from_millis(1_200);
+/// Interval between the first echoes until one is answered.
+const RETRY_INTERVAL: Duration = Duration::from_millis(1_200);
 
-/// How long after the round trip an echo counts as lost.
+/// Time beyond the round trip after which an echo counts as lost.
 const LATE: Duration = Duration::from_secs(1);
 
-/// Mark of our echoes; the namespace has no others.
+/// Identifier of our echoes; the namespace has no others.
 const IDENTIFIER: u16 = 0x5350;
 
-/// What came of the echoes.
+/// The results of a series of echoes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Trips {
-    /// Round trips, in the order of their coming back.
+    /// Round-trip times, in the order of the answers.
     pub(crate) times: Vec<Duration>,
-    /// Echoes that did not come back.
+    /// Echoes without an answer.
     pub(crate) lost: usize,
-    /// Echoes that came back after one that was sent later.
+    /// Answers that arrived after that of a later echo.
     pub(crate) overtaken: usize,
 }
 
 impl Trips {
-    /// The shortest, in milliseconds.
+    /// Returns the shortest in milliseconds.
     pub(crate) fn least(&self) -> Option<f64> {
         self.times.iter().min().map(|time| time.as_secs_f64() * 1e3)
     }
 
-    /// Their mean, in milliseconds.
+    /// Returns the mean in milliseconds.
     pub(crate) fn mean(&self) -> Option<f64> {
         let sum: Duration = self.times.iter().sum();
         (!self.times.is_empty()).then(|| sum.as_secs_f64() * 1e3 / self.times.len() as f64)
     }
 
-    /// The longest, in milliseconds.
+    /// Returns the longest in milliseconds.
     pub(crate) fn most(&self) -> Option<f64> {
         self.times.iter().max().map(|time| time.as_secs_f64() * 1e3)
     }
 }
 
-/// Sends `count` echoes, one every `gap`, and waits for those whose round trip is about `expected`.
+/// Sends `count` echoes, one every `gap`, and waits for the answers; `expected` is the approximate
+/// round-trip time.
 pub(crate) fn ping(to: IpAddr, expected: Duration, count: u16, gap: Duration) -> Result<Trips> {
     let socket = Echoes::open(to)?;
     let mut sent = Vec::with_capacity(usize::from(count));
@@ -80,22 +81,22 @@ pub(crate) fn ping(to: IpAddr, expected: Duration, count: u16, gap: Duration) ->
     Ok(trips)
 }
 
-/// Waits until a host answers: then each knows where the other is.
-pub(crate) fn meet(to: IpAddr) -> Result<()> {
+/// Sends echoes until a host answers: then both hosts know each other's link addresses.
+pub(crate) fn wait_for_answer(to: IpAddr) -> Result<()> {
     let begun = Instant::now();
     let socket = Echoes::open(to)?;
     socket.socket.set_nonblocking(false)?;
-    socket.socket.set_read_timeout(Some(AGAIN))?;
-    while begun.elapsed() < MEETING {
+    socket.socket.set_read_timeout(Some(RETRY_INTERVAL))?;
+    while begun.elapsed() < FIRST_ANSWER_TIMEOUT {
         socket.send(0)?;
         if socket.receive()?.is_some() {
             return Ok(());
         }
     }
-    bail!("no answer in {} s", MEETING.as_secs())
+    bail!("no answer in {} s", FIRST_ANSWER_TIMEOUT.as_secs())
 }
 
-/// A raw socket, and whom it asks.
+/// A raw socket for echoes to one address.
 struct Echoes {
     socket: Socket,
     to: SockAddr,
@@ -119,12 +120,13 @@ impl Echoes {
         message[4..6].copy_from_slice(&IDENTIFIER.to_be_bytes());
         message[6..8].copy_from_slice(&number.to_be_bytes());
         if !self.v6 {
-            let sum = checksum(&message); // the kernel does it for version 6
+            let sum = checksum(&message); // for IPv6, the kernel computes it
             message[2..4].copy_from_slice(&sum.to_be_bytes());
         }
         match self.socket.send_to(&message, &self.to) {
             Ok(_) => Ok(()),
-            // Its neighbour is yet to be found, or its queue is full: an echo that is lost.
+            // The link address is not known yet, or the queue is full: the echo counts
+            // as lost.
             Err(error)
                 if matches!(error.kind(), ErrorKind::HostUnreachable | ErrorKind::WouldBlock) =>
             {
@@ -134,7 +136,7 @@ impl Echoes {
         }
     }
 
-    /// The number of an answer, if one is there.
+    /// Returns the number of an answer, if one has arrived.
     fn receive(&self) -> Result<Option<u16>> {
         let (mut buffer, mut socket) = ([0; 256], &self.socket);
         loop {
@@ -150,7 +152,7 @@ impl Echoes {
                 }
                 Err(error) => return Err(error).context("receiving an echo"),
             };
-            // Version 4 hands the header of IP over too.
+            // For IPv4, the kernel includes the IP header.
             let header = if self.v6 { 0 } else { usize::from(buffer[0] & 15) * 4 };
             let reply = if self.v6 { 129 } else { 0 };
             if let Some(&[kind, _, _, _, a, b, c, d]) = buffer[..len].get(header..header + 8)
@@ -163,7 +165,7 @@ impl Echoes {
     }
 }
 
-/// The sum of RFC 1071 over an even number of bytes.
+/// Computes the checksum of RFC 1071 over an even number of bytes.
 fn checksum(bytes: &[u8]) -> u16 {
     let sum: u32 =
         bytes.chunks_exact(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]]))).sum();

@@ -1,4 +1,4 @@
-//! The packet logger beside a stream: how much it writes, and what it misses.
+//! Measures the packet capture during a stream: how much it writes, and what it misses.
 
 use std::time::Duration;
 
@@ -8,17 +8,17 @@ use sprat_lab::engine::{Engine, Forwarding, Inspection};
 use sprat_lab::line::LineSettings as Line;
 
 use super::net::{Net, delayed, gigabits};
-use super::stream::{Streams, Way};
+use super::stream::{StreamSpec, Streams};
 use crate::promises::{Findings, Settings};
 use sprat_measure::goals::Goal;
 
-/// Rate of the stream, Gb/s.
+/// Rate of the stream in Gb/s.
 const RATE: f64 = 1.0;
 
-/// For how long, with `--full`: a gigabyte.
+/// Measuring time with `--full`: about a gigabyte.
 const FULL: Duration = Duration::from_secs(9);
 
-/// See the module.
+/// Captures a stream and compares the counts.
 pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let folder =
         tempfile::tempdir_in(&settings.lab.setup.data).context("a folder for the capture")?;
@@ -33,8 +33,9 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
     let lines = vec![delayed(Duration::ZERO), there];
     let net = Net::inspected(lines, Forwarding::Cross, recorders.into_iter().map(look).collect())?;
     let duration = if settings.full { FULL } else { settings.lab.duration };
-    let flowed = Streams::start(&net, &[Way::cubic(0, 1)])?.measure(Duration::ZERO, duration)?;
-    let came: u64 = net.stop()?.inputs.iter().map(|input| input.packets).sum();
+    let results =
+        Streams::start(&net, &[StreamSpec::cubic(0, 1)])?.measure(Duration::ZERO, duration)?;
+    let received: u64 = net.stop()?.inputs.iter().map(|input| input.packets).sum();
     let summary = capture.finish();
     if let Some(error) = summary.error {
         return Err(error.into());
@@ -49,7 +50,7 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
     findings.row(
         &format!("{name}: seen, vs come"),
         figure(seen),
-        figure(came),
+        figure(received),
         "packets",
         Goal::RatioWithin(0.0),
     );
@@ -60,7 +61,7 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
         "MB",
         Goal::Shown,
     );
-    let payload = Some(flowed.total_gbits() * duration.as_secs_f64() * 1e3 / 8.0);
+    let payload = Some(results.total_gbits() * duration.as_secs_f64() * 1e3 / 8.0);
     findings.row(
         &format!("{name}: written, vs payload"),
         Some(summary.bytes as f64 / 1e6),

@@ -1,4 +1,4 @@
-//! TCP streams between hosts, and what arrives of them by and by.
+//! Runs TCP streams between hosts, and samples what arrives.
 
 use std::fmt;
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -13,41 +13,40 @@ use nix::sys::socket::{setsockopt, sockopt};
 use socket2::{Domain, Protocol, Socket, Type};
 use sprat_pace::{Pace, Pacer, path};
 
-use super::host::Running;
+use super::host::HostTask;
 use super::net::Net;
 use sprat_measure::cpu::pause;
 
-/// Bytes handed to and taken from the kernel at once: they stay in the processor's cache.
+/// Bytes per read and write: few enough to stay in the processor's cache.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// How often an end that waits looks whether it is to end.
-const LOOK: Duration = Duration::from_millis(100);
+/// Interval at which a waiting end checks whether it should stop.
+const STOP_CHECK: Duration = Duration::from_millis(100);
 
-/// Longest that a stream may take to begin.
-const BEGINNING: Duration = Duration::from_secs(10);
+/// Timeout for a stream to begin.
+const START_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Between two samples.
+/// Interval between two samples.
 pub(crate) const PERIOD: Duration = Duration::from_millis(200);
 
-/// Payload of a full TCP segment over Ethernet, with time stamps; its frame has 1,538 bytes of the
-/// wire's time.
+/// Payload bytes of a full TCP segment with time stamps over Ethernet, for IPv4 and IPv6.
 pub(crate) const SEGMENT_BYTES: [f64; 2] = [1448.0, 1428.0];
 
-/// What a full frame takes on the wire, bytes.
+/// Bytes that a full frame occupies on the wire.
 pub(crate) const FRAME_BYTES: f64 = 1538.0;
 
-/// What a stream has of a line's rate.
+/// Returns the share of a line's rate that is payload of full segments.
 pub(crate) fn payload_share(v6: bool) -> f64 {
     SEGMENT_BYTES[usize::from(v6)] / FRAME_BYTES
 }
 
-/// Who decides how much is under way.
+/// The congestion control of a stream.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Congestion {
     Reno,
     Cubic,
     Bbr,
-    /// Our own: the rate decides, and a window that follows it.
+    /// Our own, the weir: it controls the rate, and the window follows.
     Weir,
 }
 
@@ -62,44 +61,44 @@ impl fmt::Display for Congestion {
     }
 }
 
-/// A stream to be, between hosts by their place.
+/// A stream to start, between two hosts given by their indices.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Way {
+pub(crate) struct StreamSpec {
     pub(crate) from: usize,
     pub(crate) to: usize,
     pub(crate) v6: bool,
     pub(crate) congestion: Congestion,
-    /// Receive buffer, bytes; the kernel's choice if none.
+    /// Receive buffer in bytes; `None` leaves it to the kernel.
     pub(crate) receive_buffer: Option<usize>,
 }
 
-impl Way {
-    /// Over IPv4, with the congestion control that most have.
+impl StreamSpec {
+    /// Specifies a stream over IPv4 with CUBIC, the usual congestion control.
     pub(crate) fn cubic(from: usize, to: usize) -> Self {
         Self { from, to, v6: false, congestion: Congestion::Cubic, receive_buffer: None }
     }
 }
 
-/// Streams that run; they end when dropped.
+/// Running streams. They stop when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Streams {
     received: Vec<Arc<AtomicU64>>,
     stop: Arc<AtomicBool>,
-    ends: Vec<Running<()>>,
+    ends: Vec<HostTask<()>>,
 }
 
-/// What arrived.
+/// Samples of what arrived.
 #[derive(Clone, Debug)]
-pub(crate) struct Flowed {
-    /// Seconds since the streams began, and bytes of each stream that had arrived by then.
+pub(crate) struct StreamResults {
+    /// Seconds since the streams began, and the bytes of each stream that had arrived by then.
     pub(crate) samples: Vec<(f64, Vec<u64>)>,
-    /// The first sample that counts.
+    /// Index of the first sample after the warm-up.
     pub(crate) steady: usize,
 }
 
 impl Streams {
-    /// Starts them all.
-    pub(crate) fn start(net: &Net, ways: &[Way]) -> Result<Self> {
+    /// Starts the streams, and waits until bytes of each have arrived.
+    pub(crate) fn start(net: &Net, ways: &[StreamSpec]) -> Result<Self> {
         let mut streams = Self { received: Vec::new(), stop: Arc::default(), ends: Vec::new() };
         let mut callers = Vec::new();
         for &way in ways {
@@ -114,7 +113,7 @@ impl Streams {
             })?);
             callers.push((
                 way,
-                ready.recv_timeout(BEGINNING).map_err(|_| anyhow!("no port to listen at"))?,
+                ready.recv_timeout(START_TIMEOUT).map_err(|_| anyhow!("no port to listen at"))?,
             ));
         }
         for (way, to) in callers {
@@ -123,7 +122,7 @@ impl Streams {
         }
         let begun = Instant::now();
         while streams.received.iter().any(|count| count.load(Ordering::Relaxed) == 0) {
-            if begun.elapsed() > BEGINNING {
+            if begun.elapsed() > START_TIMEOUT {
                 return Err(streams
                     .finish()
                     .err()
@@ -134,49 +133,51 @@ impl Streams {
         Ok(streams)
     }
 
-    /// Lets them flow for `growth`, which does not count, and for `duration`, and ends them.
-    pub(crate) fn measure(self, growth: Duration, duration: Duration) -> Result<Flowed> {
-        self.watch(growth, duration, &mut || Ok(()))
+    /// Lets the streams run for the warm-up time `growth` and for `duration`, then stops them.
+    pub(crate) fn measure(self, growth: Duration, duration: Duration) -> Result<StreamResults> {
+        self.measure_with(growth, duration, &mut || Ok(()))
     }
 
-    /// The same; `look` is called when time begins to count, and at its end.
-    pub(crate) fn watch(
+    /// Does the same as [`measure`](Self::measure), and calls `look` after the warm-up and at
+    /// the
+    /// end.
+    pub(crate) fn measure_with(
         self,
         growth: Duration,
         duration: Duration,
         look: &mut dyn FnMut() -> Result<()>,
-    ) -> Result<Flowed> {
+    ) -> Result<StreamResults> {
         let begun = Instant::now();
-        let mut flowed = Flowed { samples: vec![self.sample(begun)], steady: 0 };
+        let mut results = StreamResults { samples: vec![self.sample(begun)], steady: 0 };
         let mut wait = |until: Duration| {
             while begun.elapsed() < until {
                 pause(until.saturating_sub(begun.elapsed()).min(PERIOD));
-                flowed.samples.push(self.sample(begun));
+                results.samples.push(self.sample(begun));
             }
-            flowed.samples.len() - 1
+            results.samples.len() - 1
         };
         let steady = wait(growth);
         look()?;
-        wait(begun.elapsed() + duration); // looking may have taken its time
-        flowed.steady = steady;
+        wait(begun.elapsed() + duration); // from now on, since `look` may have taken long
+        results.steady = steady;
         look()?;
         self.finish()?;
-        Ok(flowed)
+        Ok(results)
     }
 
     fn sample(&self, begun: Instant) -> (f64, Vec<u64>) {
         (begun.elapsed().as_secs_f64(), self.received())
     }
 
-    /// Bytes of each stream that have arrived so far.
+    /// Returns the bytes of each stream that have arrived so far.
     pub(crate) fn received(&self) -> Vec<u64> {
         self.received.iter().map(|count| count.load(Ordering::Relaxed)).collect()
     }
 
-    /// Ends them.
+    /// Stops the streams, and returns the first error of an end.
     pub(crate) fn finish(mut self) -> Result<()> {
         self.stop.store(true, Ordering::Relaxed);
-        self.ends.drain(..).try_for_each(Running::get)
+        self.ends.drain(..).try_for_each(HostTask::get)
     }
 }
 
@@ -186,8 +187,8 @@ impl Drop for Streams {
     }
 }
 
-impl Flowed {
-    /// Payload of each stream while it counted, Gb/s.
+impl StreamResults {
+    /// Returns the payload rate of each stream after the warm-up, in Gb/s.
     pub(crate) fn gbits(&self) -> Vec<f64> {
         let (Some((begun, first)), Some((ended, last))) =
             (self.samples.get(self.steady), self.samples.last())
@@ -200,8 +201,9 @@ impl Flowed {
         first.iter().zip(last).map(rate).collect()
     }
 
-    /// Streams of which anything arrived after they had begun, what does not count included: one
-    /// that waits for a retransmission is silent for longer than a short measurement lasts.
+    /// Returns the number of streams of which anything arrived after the first sample, including
+    /// the warm-up: a stream that waits for a retransmission may be silent during all of a short
+    /// measurement.
     pub(crate) fn flowing(&self) -> usize {
         let (Some((_, first)), Some((_, last))) = (self.samples.first(), self.samples.last())
         else {
@@ -210,13 +212,14 @@ impl Flowed {
         first.iter().zip(last).filter(|(first, last)| first < last).count()
     }
 
-    /// Of all streams together.
+    /// Returns the payload rate of all streams together, in Gb/s.
     pub(crate) fn total_gbits(&self) -> f64 {
         self.gbits().iter().sum()
     }
 }
 
-/// The index of Jain, Chiu and Hawe (1984): 1 when all have the same, 1/n when one has everything.
+/// Computes the fairness index of Jain, Chiu and Hawe (1984): 1 if all shares are equal, 1/n if one
+/// of n has everything.
 pub(crate) fn jain(shares: &[f64]) -> f64 {
     let (sum, squares): (f64, f64) =
         (shares.iter().sum(), shares.iter().map(|share| share * share).sum());
@@ -235,7 +238,7 @@ fn listen(address: IpAddr, receive_buffer: Option<usize>) -> Result<TcpListener>
     Ok(socket.into())
 }
 
-/// Takes in all of one stream.
+/// Accepts one stream, and counts its bytes until it is stopped.
 fn receive(listener: &TcpListener, count: &AtomicU64, stop: &AtomicBool) -> Result<()> {
     listener.set_nonblocking(true)?;
     let mut stream = loop {
@@ -249,13 +252,13 @@ fn receive(listener: &TcpListener, count: &AtomicU64, stop: &AtomicBool) -> Resu
         }
     };
     stream.set_nonblocking(false)?;
-    stream.set_read_timeout(Some(LOOK))?;
+    stream.set_read_timeout(Some(STOP_CHECK))?;
     let mut buffer = vec![0; BUFFER_BYTES];
     while !stop.load(Ordering::Relaxed) {
         match stream.read(&mut buffer) {
             Ok(0) => break,
             Ok(len) => _ = count.fetch_add(len as u64, Ordering::Relaxed),
-            Err(error) if is_patience(&error) => {}
+            Err(error) if is_retryable(&error) => {}
             Err(error) if error.kind() == ErrorKind::ConnectionReset => break, /* the sender has
             * ended */
             Err(error) => return Err(error).context("receiving a stream"),
@@ -264,7 +267,7 @@ fn receive(listener: &TcpListener, count: &AtomicU64, stop: &AtomicBool) -> Resu
     abandon(stream)
 }
 
-/// Sends until told to stop.
+/// Sends until it is stopped.
 fn send(to: SocketAddr, congestion: Congestion, stop: &AtomicBool) -> Result<()> {
     let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
     let pacer = match congestion {
@@ -285,15 +288,17 @@ fn send(to: SocketAddr, congestion: Congestion, stop: &AtomicBool) -> Result<()>
             None
         }
     };
-    socket.connect_timeout(&to.into(), BEGINNING).with_context(|| format!("connecting to {to}"))?;
+    socket
+        .connect_timeout(&to.into(), START_TIMEOUT)
+        .with_context(|| format!("connecting to {to}"))?;
     let mut stream: TcpStream = socket.into();
     let _paced = pacer.as_ref().map(|pacer| pacer.add(&stream, Pace::Auto)).transpose()?;
-    stream.set_write_timeout(Some(LOOK))?;
+    stream.set_write_timeout(Some(STOP_CHECK))?;
     let buffer = vec![0; BUFFER_BYTES];
     while !stop.load(Ordering::Relaxed) {
         match stream.write(&buffer) {
             Ok(_) => {}
-            Err(error) if is_patience(&error) => {}
+            Err(error) if is_retryable(&error) => {}
             Err(error)
                 if matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe) =>
             {
@@ -305,12 +310,13 @@ fn send(to: SocketAddr, congestion: Congestion, stop: &AtomicBool) -> Result<()>
     abandon(stream)
 }
 
-/// Closes a connection and forgets what it holds, which would else keep its namespace.
+/// Closes a connection and discards its buffered data, which would otherwise keep the namespace
+/// alive.
 fn abandon(stream: TcpStream) -> Result<()> {
     Ok(Socket::from(stream).set_linger(Some(Duration::ZERO))?)
 }
 
-fn is_patience(error: &std::io::Error) -> bool {
+fn is_retryable(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }
 
@@ -329,14 +335,14 @@ mod tests {
     fn rates_are_of_the_time_that_counts() {
         let samples =
             vec![(0.0, vec![0, 0]), (1.0, vec![7, 9]), (3.0, vec![250_000_007, 500_000_009])];
-        let flowed = Flowed { samples, steady: 1 };
-        assert_eq!((flowed.gbits(), flowed.flowing()), (vec![1.0, 2.0], 2));
-        assert!((flowed.total_gbits() - 3.0).abs() < 1e-12);
+        let results = StreamResults { samples, steady: 1 };
+        assert_eq!((results.gbits(), results.flowing()), (vec![1.0, 2.0], 2));
+        assert!((results.total_gbits() - 3.0).abs() < 1e-12);
     }
 
     #[test]
     fn a_stream_flows_unless_it_stops_for_good() {
         let samples = vec![(0.0, vec![1, 1, 1]), (2.0, vec![9, 1, 5]), (2.1, vec![9, 1, 7])];
-        assert_eq!(Flowed { samples, steady: 1 }.flowing(), 2);
+        assert_eq!(StreamResults { samples, steady: 1 }.flowing(), 2);
     }
 }

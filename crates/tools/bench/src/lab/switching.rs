@@ -1,5 +1,5 @@
-//! The switch: when frames leave it, against what the standard's arithmetic says, and everybody
-//! talking to everybody.
+//! Measures the switch: the latency of frames against the model, and streams between all pairs of
+//! ports.
 
 use std::time::Duration;
 
@@ -12,60 +12,60 @@ use sprat_lab::memory::Memory;
 use sprat_lab::switch::AGEING;
 
 use super::net::{Net, delayed, gigabits};
-use super::stream::{Streams, Way, payload_share};
+use super::stream::{StreamSpec, Streams, payload_share};
 use crate::promises::{Findings, Settings};
 use sprat_measure::goals::Goal;
 use sprat_measure::table::Table;
 use sprat_units::figure;
 
-/// Sizes of frames, with their check sequence, bytes.
+/// Sizes of frames in bytes, including the check sequence.
 const SIZES: [usize; 6] = [64, 128, 512, 1024, 1518, 9018];
 
-/// Of a frame's bytes those that no port hands over: the check sequence.
+/// Bytes of a frame's check sequence, which ports do not hand over.
 const CHECK_BYTES: usize = 4;
 
-/// What precedes a frame on the wire, and what follows it, bytes.
+/// Bytes that precede and follow a frame on the wire.
 const PREAMBLE_BYTES: usize = 8;
 const GAP_BYTES: usize = 12;
 
-/// Rate of the lines in the model, Gb/s; a bit per nanosecond and Gb/s.
+/// Rate of the lines in the model in Gb/s, which is bits per nanosecond.
 const MODEL_RATE: f64 = 10.0;
 
-/// When a frame's last bit is in: later than any frame is long.
+/// Arrival of a frame's last bit: later than the duration of any frame.
 const ARRIVAL: Time = Time(1_000_000);
 
-/// Ports, all of which talk to all.
+/// Number of ports, with a stream between each pair.
 const PORTS: usize = 5;
 
-/// Rate of each port, Gb/s.
+/// Rate of each port in Gb/s.
 const RATE: f64 = 0.2;
 
-/// The same with `--full`.
+/// Rate of each port with `--full`.
 const RATE_FULL: f64 = 1.0;
 
-/// Buffer of each port, bytes: that of a switch, not of a long fat pipe.
+/// Buffer of each port in bytes: that of a switch, not of a long fat pipe.
 const BUFFER: u64 = 1_000_000;
 
-/// What streams are to have of all ports' rates, the acknowledgements against them being in the
-/// way.
+/// Goal: the streams' share of all ports' rates; acknowledgements use some of it.
 const SHARE: f64 = 0.9;
 
 const GROWTH: Duration = Duration::from_secs(2);
 
-/// See the module.
+/// Compares latencies with the model, then measures streams.
 pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()> {
     model(findings)?;
-    everybody(settings, findings)
+    all_to_all(settings, findings)
 }
 
-/// Departures of single frames, against the model.
+/// Compares the departure of single frames with the model.
 fn model(findings: &mut Findings) -> Result<()> {
     let mut table = Table::new(&["frame, B", "stored, ns", "model", "cut through, ns", "model"]);
     let mut off = [0.0_f64; 2];
     for size in SIZES {
         let mut row = vec![size.to_string()];
-        // From the last bit in to the last bit out, gap included. Stored: all of it once more. Cut
-        // through: the header's length.
+        // From the last bit in to the last bit out, including the gap. Store-and-forward
+        // takes the
+        // whole frame's duration once more, cut-through that of the preamble and header.
         let stored = ((PREAMBLE_BYTES + size + GAP_BYTES) * 8) as f64 / MODEL_RATE;
         let cut = ((PREAMBLE_BYTES + ETHERNET_BYTES) * 8) as f64 / MODEL_RATE;
         for (off, (timing, due)) in
@@ -86,13 +86,13 @@ fn model(findings: &mut Findings) -> Result<()> {
     Ok(())
 }
 
-/// From a frame's last bit in to its last bit out, ns.
+/// Returns the time from a frame's last bit in to its last bit out, in ns.
 fn latency(size: usize, timing: Timing) -> Result<f64> {
     let settings = LineSettings { rate: gigabits(MODEL_RATE), timing, ..LineSettings::default() };
     let (mut line, mut memory) = (Line::new(settings), Memory::of_cells(16));
     let mut bytes = vec![0; VNET_BYTES + size - CHECK_BYTES];
     bytes[VNET_BYTES..VNET_BYTES + 14]
-        .copy_from_slice(&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x88, 0xb5]); // an experiment's
+        .copy_from_slice(&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x88, 0xb5]); // 0x88b5: experimental
     let Received::Packet(packet) = Packet::of(&bytes, &mut memory, ARRIVAL) else {
         bail!("a frame of {size} B is refused")
     };
@@ -104,18 +104,20 @@ fn latency(size: usize, timing: Timing) -> Result<f64> {
     Ok(end.since(ARRIVAL).as_nanos() as f64)
 }
 
-/// A stream from each port to each other.
-fn everybody(settings: &Settings, findings: &mut Findings) -> Result<()> {
+/// Measures a stream from each port to each other port.
+fn all_to_all(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let rate = if settings.full { RATE_FULL } else { RATE };
     let line = LineSettings { rate: gigabits(rate), buffer: BUFFER, ..delayed(Duration::ZERO) };
     let net = Net::boxed(vec![line; PORTS], Forwarding::Switch(AGEING))?;
     let pairs = (0..PORTS).flat_map(|from| (0..PORTS).map(move |to| (from, to)));
-    let ways: Vec<Way> =
-        pairs.filter(|(from, to)| from != to).map(|(from, to)| Way::cubic(from, to)).collect();
-    let flowed = Streams::start(&net, &ways)?.measure(GROWTH, settings.lab.duration)?;
+    let ways: Vec<StreamSpec> = pairs
+        .filter(|(from, to)| from != to)
+        .map(|(from, to)| StreamSpec::cubic(from, to))
+        .collect();
+    let results = Streams::start(&net, &ways)?.measure(GROWTH, settings.lab.duration)?;
     let report = net.stop()?;
     let name = format!("{PORTS} ports of {rate} Gb/s, all to all");
-    let flowing = flowed.flowing() as f64;
+    let flowing = results.flowing() as f64;
     findings.row(
         &format!("{name}: streams that flow"),
         Some(flowing),
@@ -125,7 +127,7 @@ fn everybody(settings: &Settings, findings: &mut Findings) -> Result<()> {
     );
     let goal = PORTS as f64 * rate * payload_share(false) * SHARE;
     let goal = Goal::AtLeast((goal * 100.0).round() / 100.0);
-    findings.row(&format!("{name}: together"), Some(flowed.total_gbits()), None, "Gb/s", goal);
+    findings.row(&format!("{name}: together"), Some(results.total_gbits()), None, "Gb/s", goal);
     let switch = report.switch.context("the box is a switch")?;
     let (stations, ports) = (Some(switch.stations as f64), Some(PORTS as f64));
     findings.row(

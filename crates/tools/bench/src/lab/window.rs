@@ -1,28 +1,28 @@
-//! What a queue grows to: `cwnd_max = queue + throughput x round trip`, where the window is as
-//! large as the receiver lets it be. And what happens where that does not fit.
+//! Checks how long a queue grows: `cwnd_max = queue + throughput x round trip`, if the receiver
+//! limits the window; and that segments are lost if that does not fit into the buffer.
 
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use sprat_lab::line::LineSettings as Line;
 
-use super::host::on_host;
+use super::host::ip_on_host;
 use super::net::{Net, delayed, gigabits};
 use super::probe::ping;
-use super::stream::{Congestion, Streams, Way, payload_share};
+use super::stream::{Congestion, StreamSpec, Streams, payload_share};
 use crate::promises::{Findings, Settings};
 use sprat_measure::goals::Goal;
 use sprat_units::figure;
 
-/// A pipe, and a window for it.
+/// A path, and a window for it.
 struct Case {
     round_trip: Duration,
-    /// Bytes of payload: the most that a window can say at some scale, for the kernel rounds what
-    /// its route says up to that.
+    /// Window in bytes of payload: the maximum at some window scale, since the kernel rounds the
+    /// route's window up to that.
     window: usize,
-    /// Bytes on the wire.
+    /// Buffer in bytes on the wire.
     buffer: u64,
-    /// Gb/s at which the window fits, and at which it does not.
+    /// Rates in Gb/s at which the window fits into path and buffer, and at which it does not.
     rates: [f64; 2],
     growth: Duration,
 }
@@ -35,8 +35,9 @@ const SMALL: Case = Case {
     growth: Duration::from_secs(5),
 };
 
-/// Near the published experiment \[SC09\], which had a window of 600 MB in a buffer of 537 MB; its
-/// round trip follows from the 507 MB that were queued at 2 Gb/s.
+/// Similar to the published experiment \[SC09\], with a window of 600 MB and a buffer of 537 MB;
+/// the
+/// round-trip time follows from the 507 MB that were queued at 2 Gb/s.
 const FULL: Case = Case {
     round_trip: Duration::from_millis(372),
     window: 65_535 << 13,
@@ -45,14 +46,14 @@ const FULL: Case = Case {
     growth: Duration::from_secs(15),
 };
 
-/// Echoes that ask how long the round trip has become, and the gap between them.
+/// Echoes that measure the round-trip time with the queue, and the interval between them.
 const ECHOES: u16 = 20;
 const GAP: Duration = Duration::from_millis(20);
 
-/// What the formula may be off.
+/// Goal: relative error of the formula.
 const BOUND: f64 = 0.05;
 
-/// See the module.
+/// Measures the queue at both rates.
 pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let case = if settings.full { &FULL } else { &SMALL };
     for rate in case.rates {
@@ -60,16 +61,18 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
             Line { rate: gigabits(rate), buffer: case.buffer, ..delayed(case.round_trip / 2) };
         let net = Net::pair(there, delayed(case.round_trip / 2))?;
         clamp(&net, case.window)?;
-        let way = Way {
+        let way = StreamSpec {
             congestion: Congestion::Reno,
             receive_buffer: Some(case.window * 2),
-            ..Way::cubic(0, 1)
+            ..StreamSpec::cubic(0, 1)
         };
         let (mut queues, mut echoes) = (Vec::new(), None);
         let (to, window_time) =
             (net.address(1, false), Duration::from_secs_f64(case.window as f64 * 8.0 / rate / 1e9));
-        let flowed =
-            Streams::start(&net, &[way])?.watch(case.growth, settings.lab.duration, &mut || {
+        let results = Streams::start(&net, &[way])?.measure_with(
+            case.growth,
+            settings.lab.duration,
+            &mut || {
                 queues.push(net.line(1)?.counters.queue as f64 * payload_share(false));
                 if echoes.is_none() {
                     echoes =
@@ -77,7 +80,8 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
                     queues.push(net.line(1)?.counters.queue as f64 * payload_share(false));
                 }
                 Ok(())
-            })?;
+            },
+        )?;
         let drops = net.line(1)?.counters.drops.total() as f64;
         let name = format!(
             "{} MB window, {rate} Gb/s, {} ms, {} MB buffer",
@@ -96,7 +100,7 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
             continue;
         }
         let queue = queues.iter().sum::<f64>() / queues.len() as f64;
-        let under_way = flowed.total_gbits() * 1e9 / 8.0 * case.round_trip.as_secs_f64();
+        let under_way = results.total_gbits() * 1e9 / 8.0 * case.round_trip.as_secs_f64();
         let window = case.window as f64;
         findings.row(
             &format!("{name}: queue + throughput x round trip, vs window"),
@@ -115,26 +119,27 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
         findings.row(
             &format!("{name}: ping meanwhile, vs window / throughput"),
             echoes.as_ref().and_then(super::probe::Trips::mean),
-            Some(window * 8.0 / (flowed.total_gbits() * 1e9) * 1e3),
+            Some(window * 8.0 / (results.total_gbits() * 1e9) * 1e3),
             "ms",
             Goal::RatioWithin(BOUND),
         );
         findings.row(&format!("{name}: lost"), Some(drops), None, "segments", Goal::AtMost(0.0));
     }
     findings.note(
-        "The receiver's window is held by its route (ip route .. window) in a receive buffer that is larger; queues are given in payload."
+        "The receiver's window is held by its route (ip route .. window) in a receive buffer that \
+         is larger; queues are given in payload."
             .to_owned(),
     );
     Ok(())
 }
 
-/// Holds the windows of connections to the second host.
+/// Limits the windows of connections to the second host, by its route.
 fn clamp(net: &Net, bytes: usize) -> Result<()> {
     let host = &net.hosts[1];
     let (interface, own, bytes) = (host.interface(), host.v4().to_string(), bytes.to_string());
     let route = move || {
         let to = ["route", "replace", "10.9.0.0/24", "dev", &interface];
-        on_host(
+        ip_on_host(
             &[&to[..], &["proto", "kernel", "scope", "link", "src", &own, "window", &bytes]]
                 .concat(),
         )

@@ -1,4 +1,4 @@
-//! Sprat's client under load: [`Core`]s driven by the generator's thread.
+//! Sprat's client as a load target: [`Core`]s driven by the generator's thread.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -14,45 +14,45 @@ use sprat_wire::op::{Answer, Request, Status};
 use super::{Sockets, TABLE, set_stopped};
 use sprat_measure::target::{Completion, LoadTarget, Op, Outcome};
 
-/// Longest an operation may take.
+/// Longest time that an operation may take.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// Bytes of a ping besides its headers: between those of a 100 B read's request and answer.
+/// Payload bytes of a ping: between those of a 100 B read's request and of its answer.
 pub(crate) const PING_BYTES: usize = 100;
 
-/// A ping that has not been answered after this is lost: it is not sent again.
+/// Time after which an unanswered ping counts as lost; pings are not retransmitted.
 const PING_LOST_AFTER: Duration = Duration::from_secs(1);
 
-/// How often clients are looked at although nothing arrived for them: their timers.
+/// Interval at which clients for which nothing has arrived are polled, for their timers.
 const SWEEP: Duration = Duration::from_millis(1);
 
-/// Clients whose events are taken in one wait.
+/// Events that one wait returns at most.
 const EVENT_BATCH: usize = 64;
 
-/// One or many clients of one cluster.
+/// One or many clients of one cluster, as a [`Target`] for the load generator.
 pub struct Connection {
     name: String,
     transport: String,
     connections: usize,
     table: u32,
     cores: Vec<Core>,
-    /// Cores with something to send, and which they are.
+    /// Indices of the cores with something to send.
     dirty: Vec<usize>,
     is_dirty: Vec<bool>,
-    /// Tells which of many cores have received; one alone needs none.
+    /// Reports which of several cores have received something; `None` for a single core.
     ready: Option<Ready>,
     idle: Idle,
     start: Instant,
-    /// The time at the end of the last poll; operations that begin before the next begin then,
-    /// near enough.
+    /// The time at the end of the last poll, which also serves as the start time of operations
+    /// submitted before the next.
     now: Nanos,
     swept: Nanos,
-    /// The ping under way: its number, the operation's tag, and when it was sent.
+    /// The ping under way: its number, the operation's tag, and the time of sending.
     pinged: Option<(u32, u64, Nanos)>,
     next_ping: u32,
-    /// The server to stop while others are measured.
+    /// The server process to stop while other targets are measured.
     parked: Option<u32>,
-    /// Why the latest operation that failed did.
+    /// The error of the latest failed operation.
     failure: Option<String>,
 }
 
@@ -62,11 +62,11 @@ struct Ready {
 }
 
 /// Opens `connections` connections (1 to 4,096) to the cluster that `options` name, and makes the
-/// table that loads use if there is none. `waiting` is what a client does that may sleep: sleep at
-/// once, or spin a little first.
+/// table that loads use if it does not exist. `waiting` says what a client does if the load lets it
+/// sleep: sleep at once, or spin a little first.
 ///
 /// # Errors
-/// When nobody answers there.
+/// When no cluster answers.
 pub fn connect(
     options: &Options,
     connections: usize,
@@ -74,7 +74,9 @@ pub fn connect(
     waiting: Mode,
 ) -> Result<Connection> {
     assert!((1..=4096).contains(&connections), "1 to 4,096 connections, not {connections}");
-    // Before the clients' own clocks, so that their time does not go back when this one takes over.
+    // This clock starts before the clients' own, so that their time does not go backwards when
+    // it
+    // replaces theirs.
     let start = Instant::now();
     let count = if sockets == Sockets::Each { connections } else { 1 };
     let mut cores = Vec::with_capacity(count);
@@ -118,7 +120,7 @@ pub fn connect(
     })
 }
 
-/// How the server of the table is reached, as its locator has it.
+/// Returns the transport in the locator of the table's server.
 fn transport_of(client: &mut Client) -> Result<String> {
     let tables = client.list_tables()?;
     let table =
@@ -126,8 +128,8 @@ fn transport_of(client: &mut Client) -> Result<String> {
     Ok(table.tablets[0].locator.split(':').next().unwrap_or_default().to_owned())
 }
 
-/// Opens a core's session by a read, and has `epoll` tell when anything arrives for it: on its
-/// socket itself, which is known for good once there is an answer.
+/// Opens a core's session by a read, then registers its sockets with `epoll` under `index`: the
+/// sockets are final only after an answer.
 fn watch(core: &mut Core, table: u32, epoll: &OwnedFd, index: usize, start: Instant) -> Result<()> {
     let now = || Nanos(0) + start.elapsed();
     for watched in [false, true] {
@@ -148,15 +150,15 @@ fn watch(core: &mut Core, table: u32, epoll: &OwnedFd, index: usize, start: Inst
 }
 
 impl Connection {
-    /// The same; while others are measured, the server `pid` is stopped: it spins, and must not
-    /// take a core from them.
+    /// Lets [`set_active`](Target::set_active) stop the server process `pid` while other targets
+    /// are measured: a server that spins must not take a core from them.
     #[must_use]
     pub fn parking(mut self, pid: u32) -> Self {
         self.parked = Some(pid);
         self
     }
 
-    /// Has the driver at the server of the table answer, past the server itself.
+    /// Sends a ping that the driver of the table's server answers, without the server itself.
     fn ping(&mut self, tag: u64) -> Result<bool> {
         if self.pinged.is_some() {
             return Ok(false);
@@ -194,8 +196,8 @@ impl Connection {
         Ok(())
     }
 
-    /// One look at whatever has arrived.
-    fn look(&mut self, now: Nanos, done: &mut Vec<Completion>) -> Result<()> {
+    /// Polls for what has arrived, once.
+    fn poll_arrived(&mut self, now: Nanos, done: &mut Vec<Completion>) -> Result<()> {
         let Some(mut ready) = self.ready.take() else { return self.take(now, 0, done) };
         ready.events.clear();
         match epoll::wait(
@@ -230,7 +232,7 @@ impl Connection {
             };
             let mut sources = Sources::default();
             sources.push(ready.epoll.as_fd());
-            // To ask each of many when it is due would cost more than the rest is worth.
+            // Computing the next deadline of many cores would cost more than it saves.
             ((*swept + SWEEP).min(now + patience), sources)
         })?;
         Ok(())
@@ -238,7 +240,8 @@ impl Connection {
 }
 
 impl Drop for Connection {
-    /// Closing may need the server's answer: para-virtual devices wait for it.
+    /// Closing may need the server's answer, as with para-virtual devices, so the server must
+    /// run.
     fn drop(&mut self) {
         self.set_active(true);
     }
@@ -305,7 +308,7 @@ impl LoadTarget for Connection {
             self.rest(now, patience)?;
             now = self.read_clock();
         }
-        self.look(now, done)?;
+        self.poll_arrived(now, done)?;
         if self.pinged.is_some() {
             self.take_pongs(now, done);
         }

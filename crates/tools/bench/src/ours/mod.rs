@@ -1,4 +1,4 @@
-//! Sprat itself as a system: its own binary, started, killed and started again like any peer.
+//! Sprat itself as a system to measure: its binary is started, killed and restarted like a peer's.
 
 mod connection;
 mod sealed;
@@ -27,32 +27,33 @@ pub(crate) use sealed::Members;
 /// The table that loads use.
 pub const TABLE: &str = "sprat-bench";
 
-/// How long one look at a starting server may take: short, for it counts in restart times.
-const LOOK: Duration = Duration::from_millis(20);
+/// Timeout of a readiness check of a starting server: short, since it counts in restart times.
+const CHECK_TIMEOUT: Duration = Duration::from_millis(20);
 
-/// How long making the table may take: it is synced.
+/// Timeout for making the table, which includes a sync.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The server's transport.
+/// The transport between server and clients.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Transport {
-    /// Kernel UDP under Sprat's own protocol: `fast+udp`.
+    /// Sprat's own protocol over kernel UDP: `fast+udp`.
     Udp,
     /// Kernel TCP.
     Tcp,
-    /// Past the kernel, over memory that both processes share: `fast+dpdk` with `net_memif`.
+    /// `fast+dpdk` over memory that both processes share, with `net_memif`.
     Memif,
-    /// The same, as para-virtual devices do it: `net_vhost` and `net_virtio_user`.
+    /// `fast+dpdk` over shared memory with para-virtual devices: `net_vhost` and
+    /// `net_virtio_user`.
     Virtio,
-    /// `fast+dpdk` over a virtual cable, its ends driven by packet sockets of the kernel:
+    /// `fast+dpdk` over a virtual cable, whose ends are driven by the kernel's packet sockets:
     /// `net_af_packet`.
     Packet(Cable),
-    /// The same, driven by XDP sockets: `net_af_xdp`.
+    /// `fast+dpdk` over a virtual cable, whose ends are driven by XDP sockets: `net_af_xdp`.
     Xdp(Cable),
 }
 
 impl Transport {
-    /// Its name in locators.
+    /// Returns its name in locators and tables.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -65,13 +66,13 @@ impl Transport {
         }
     }
 
-    /// Whether it is `fast+dpdk`, over whatever device.
+    /// Whether it is `fast+dpdk`, over any device.
     #[must_use]
     pub fn bypasses(self) -> bool {
         !matches!(self, Self::Udp | Self::Tcp)
     }
 
-    /// Locators of the server's end and, where it has to be told, of the client's.
+    /// Returns the locators of the server's end and, if it must be given, of the client's.
     fn ends(self, folder: &Path) -> Result<(String, Option<String>)> {
         let socket = folder.join("device.sock");
         let socket = socket.display();
@@ -107,17 +108,19 @@ impl Transport {
     }
 }
 
-/// What N connections are.
+/// How N connections use sockets.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Sockets {
-    /// N clients, each with a socket and session of its own, as N processes have.
+    /// N clients, each with a socket and session of its own, like N processes.
     Each,
-    /// One client that multiplexes N users over one socket, as one node with many threads of work
-    /// has.
+    /// One client that multiplexes N users over one socket, like one node with many threads.
     One,
 }
 
-/// Sprat's server and client.
+/// The configuration of Sprat's server and clients. Builder methods change it; [`launch`] starts
+/// the server.
+///
+/// [`launch`]: Self::launch
 #[derive(Clone, Debug)]
 pub struct Sprat {
     name: String,
@@ -132,12 +135,12 @@ pub struct Sprat {
 }
 
 impl Sprat {
-    /// The binary `program` as a server on `transport` that waits as `server` says; every client
-    /// has its own socket.
+    /// Configures the binary `program` as a server on `transport` that waits as `server` says.
+    /// Every client has its own socket, except over transports that bypass the kernel.
     #[must_use]
     pub fn new(program: PathBuf, transport: Transport, server: Mode) -> Self {
         let name = format!("sprat {}", transport.word());
-        // A host that bypasses the kernel is one for all its clients.
+        // A kernel-bypass device belongs to one host, which all clients share.
         let sockets = if transport.bypasses() { Sockets::One } else { Sockets::Each };
         Self {
             name,
@@ -152,7 +155,7 @@ impl Sprat {
         }
     }
 
-    /// The same, with clients over `sockets`.
+    /// Sets the sockets of clients.
     #[must_use]
     pub fn over(self, sockets: Sockets) -> Self {
         let name = match sockets {
@@ -162,40 +165,40 @@ impl Sprat {
         Self { name, sockets, ..self }
     }
 
-    /// The same, with clients that wait as `client` says where the load would have them sleep.
+    /// Sets how clients wait if the load lets them sleep.
     #[must_use]
     pub fn with_client(self, client: Mode) -> Self {
         Self { client, ..self }
     }
 
-    /// The same; its server times requests, and tells.
+    /// Lets the server time requests and report the times as counters.
     #[must_use]
     pub fn timed(self) -> Self {
         Self { timed: true, ..self }
     }
 
-    /// The same; its server counts `event` in requests, and tells.
+    /// Lets the server count `event` in requests and report the counts as counters.
     #[must_use]
     pub fn counted(self, event: PerfEvent) -> Self {
         Self { counted: Some(event), ..self }
     }
 
-    /// The same; server and clients are `members` of a cluster, and seal what they say.
+    /// Lets server and clients encrypt (seal) with the identities of `members`.
     #[must_use]
     pub(crate) fn sealed(self, members: Members) -> Self {
         Self { members: Some(members), ..self }
     }
 
-    /// The same under another name.
+    /// Sets the name.
     #[must_use]
     pub fn named(self, name: &str) -> Self {
         Self { name: name.to_owned(), ..self }
     }
 
-    /// Starts one.
+    /// Starts a server.
     ///
     /// # Errors
-    /// When it does not answer, with what it said last.
+    /// When the server does not become ready; the error contains its last output.
     pub fn launch(&self, setup: &Setup) -> Result<SpratServer> {
         let folder = own_folder(&setup.data, "sprat")?;
         let coordinator = free_loopback_addr()?;
@@ -277,36 +280,34 @@ impl System for Sprat {
 
 /// A running server of ours.
 pub struct SpratServer {
-    // Killed before its folder goes.
+    // Dropped, and so killed, before the folder is removed.
     process: Option<Process>,
     settings: Sprat,
     arguments: Vec<OsString>,
     core: Option<usize>,
     folder: TempDir,
     coordinator: String,
-    /// Of its clients' end, where that has to be told.
+    /// Locator of the clients' end, if it must be given.
     local: Option<String>,
 }
 
 impl SpratServer {
-    /// Locator of its coordinator.
+    /// Returns the locator of its coordinator.
     #[must_use]
     pub fn coordinator(&self) -> &str {
         &self.coordinator
     }
 
-    /// How a client reaches it.
+    /// Returns the options for clients of the server.
     #[must_use]
     pub fn client_options(&self) -> Options {
         Options { local: self.local.clone(), ..self.options(PATIENCE) }
     }
 
-    /// What the server tells of itself, by counter.
+    /// Queries the server's counters. Unparks the server.
     ///
     /// # Errors
     /// When it does not answer.
-    ///
-    /// One that was stopped for others to be measured goes on from here.
     pub fn counters(&self) -> Result<Vec<sprat_client::Counter>> {
         self.set_parked(false);
         let mut client = Client::connect(&self.options(PATIENCE))?;
@@ -319,15 +320,16 @@ impl SpratServer {
         let program = self.settings.program.to_str().context("a path of the program in UTF-8")?;
         let process =
             Process::spawn(program, &self.arguments, self.core, &self.folder.path().join("log"))?;
-        // A client past the kernel opens the device: not for each look.
+        // A kernel-bypass client opens the device, which takes too long for each check.
         let ready: fn(&dyn Fn(Duration) -> Options) -> bool =
             if self.local.is_none() { is_ready } else { has_enlisted };
         let options = |timeout| options(&self.coordinator, self.settings.identity(), timeout);
         self.process.insert(process).wait_ready(READY_LIMIT, || ready(&options))
     }
 
-    /// Stops it while others are measured, for one that spins would take a core from them; or has
-    /// it go on.
+    /// Stops the server's process while others are measured, since a server that spins would
+    /// take a
+    /// core from them, or continues it.
     pub(crate) fn set_parked(&self, parked: bool) {
         set_stopped(self.pid(), parked);
     }
@@ -350,7 +352,7 @@ impl Server for SpratServer {
         self.set_parked(false);
         let Sprat { sockets, client, server, .. } = self.settings;
         let target = connect(&self.client_options(), connections, sockets, client)?;
-        // Of those that spin, only the one that is measured may.
+        // Only the measured server may spin: let the others be stopped meanwhile.
         Ok(Box::new(if server == Mode::Spin { target.parking(self.pid()) } else { target }))
     }
 
@@ -362,18 +364,18 @@ impl Server for SpratServer {
     }
 }
 
-/// Drops the table that loads use, and all that is in it.
+/// Drops the table that loads use.
 ///
 /// # Errors
 /// When the cluster does not answer.
-pub fn forget(options: &Options) -> Result<()> {
+pub fn drop_table(options: &Options) -> Result<()> {
     Ok(Client::connect(options)?.drop_table(TABLE)?)
 }
 
-/// Stops a process, or lets it go on.
+/// Stops or continues a process.
 fn set_stopped(pid: u32, stopped: bool) {
     let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return };
-    // One that has died shows so when it is next asked something.
+    // Fails if the process has died, which the next operation will show.
     let _ = kill_process(pid, if stopped { Signal::STOP } else { Signal::CONT });
 }
 
@@ -387,25 +389,25 @@ fn options(coordinator: &str, identity: Option<Arc<Identity>>, timeout: Duration
     }
 }
 
-/// Whether the coordinator has the table and its server answers for it; makes the table if it is
-/// missing.
+/// Whether the coordinator has the table and its server answers; makes the table if it is missing.
 fn is_ready(options: &dyn Fn(Duration) -> Options) -> bool {
-    let look = || -> Result<(), Error> {
-        let mut quick = Client::connect(&options(LOOK))?;
+    let check = || -> Result<(), Error> {
+        let mut quick = Client::connect(&options(CHECK_TIMEOUT))?;
         let table: Table = match quick.table(TABLE) {
             Err(Error::NoSuchTable(_)) => Client::connect(&options(PATIENCE))?.create_table(TABLE),
             found => found,
         }?;
-        // A table just made is not known to this client.
-        let mut quick = Client::connect(&options(LOOK))?;
+        // The first client does not know a table that another has just made.
+        let mut quick = Client::connect(&options(CHECK_TIMEOUT))?;
         quick.table(TABLE)?;
         quick.get(table, b"ready?").map(drop)
     };
-    look().is_ok()
+    check().is_ok()
 }
 
-/// Whether a server has enlisted. It opens its device right behind that, and clients wait for it.
+/// Whether the server has enlisted with its coordinator. It opens its device right after that, and
+/// clients wait for the device.
 fn has_enlisted(options: &dyn Fn(Duration) -> Options) -> bool {
-    let look = || Client::connect(&options(LOOK))?.list_servers();
-    look().is_ok_and(|servers| !servers.is_empty())
+    let servers = || Client::connect(&options(CHECK_TIMEOUT))?.list_servers();
+    servers().is_ok_and(|servers| !servers.is_empty())
 }

@@ -1,4 +1,4 @@
-//! Members of a cluster of the benchmark's own, for servers and clients that seal what they say.
+//! Identities of a cluster, for servers and clients that encrypt (seal) their messages.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,20 +7,20 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use sprat_client::Identity;
 
-/// Who a server and its clients are to each other.
+/// The identities of a server and of its clients.
 #[derive(Clone, Debug)]
 pub(crate) struct Members {
     /// File of the server's identity.
     pub(crate) server: PathBuf,
-    /// Its clients': they make tables, so it administers.
+    /// The clients' identity, with the role admin, since they make tables.
     pub(crate) client: Arc<Identity>,
 }
 
 impl Members {
-    /// Has `program` make a root in `folder`, and issue both by it.
+    /// Runs `program` to make a root in `folder`, and to issue both identities from it.
     ///
     /// # Errors
-    /// When that fails, with what it said.
+    /// When the program fails; the error contains its output.
     pub(crate) fn issue(program: &Path, folder: &Path) -> Result<Self> {
         let root = folder.join("root");
         key(program, &["init"], &[("--root", &root)])?;

@@ -1,4 +1,4 @@
-//! Where a peer is.
+//! Addresses of peers.
 
 use std::fmt;
 use std::net::{SocketAddr, TcpStream};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-/// Longest wait for a connection to a peer.
+/// Timeout for connecting to a peer.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A byte-stream endpoint.
@@ -22,7 +22,7 @@ pub enum Endpoint {
 }
 
 impl Endpoint {
-    /// The transport's name in tables.
+    /// Returns the transport's name in tables.
     #[must_use]
     pub fn transport(&self) -> &'static str {
         match self {
@@ -31,10 +31,10 @@ impl Endpoint {
         }
     }
 
-    /// Opens one connection, with Nagle's delay off.
+    /// Opens one connection, with Nagle's algorithm off.
     ///
     /// # Errors
-    /// When nobody answers there within five seconds.
+    /// When no server accepts the connection within five seconds.
     pub fn connect(&self) -> Result<OwnedFd> {
         match self {
             Self::Tcp(addr) => {

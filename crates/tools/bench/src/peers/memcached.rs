@@ -1,4 +1,4 @@
-//! memcached: the meta protocol, the leanest it speaks.
+//! memcached's meta protocol, the leanest of its protocols.
 
 use std::io::Write;
 
@@ -6,10 +6,10 @@ use anyhow::Result;
 
 use super::Endpoint;
 use super::redis::decimal;
-use super::stream::{Asked, Codec, Decoded, Malformed, Pipelined};
+use super::stream::{Codec, Decoded, Malformed, PendingRequest, Pipelined};
 use sprat_measure::target::{Op, Outcome};
 
-/// `mg key v` and `ms key length`.
+/// The codec of the meta protocol: `mg key v` and `ms key length`.
 #[derive(Clone, Copy, Debug)]
 pub struct Meta;
 
@@ -43,7 +43,7 @@ impl Codec for Meta {
         }
     }
 
-    fn decode(&self, input: &[u8], _asked: &Asked) -> Result<Decoded, Malformed> {
+    fn decode(&self, input: &[u8], _pending: &PendingRequest) -> Result<Decoded, Malformed> {
         let Some(line) = input.iter().take(MAX_LINE).position(|&byte| byte == b'\n') else {
             return if input.len() < MAX_LINE {
                 Ok(Decoded::Need(input.len() + 1))

@@ -1,5 +1,5 @@
-//! Systems to compare with, spoken to directly over non-blocking sockets, so that no client
-//! library's cost is counted against them.
+//! Peers to compare with. They are accessed directly over non-blocking sockets, so that the costs
+//! of client libraries do not count against them.
 
 mod endpoint;
 pub mod memcached;

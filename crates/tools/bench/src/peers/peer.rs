@@ -1,4 +1,4 @@
-//! A running peer, as `--vs` names it.
+//! Running peers, as `--vs` names them.
 
 use std::net::ToSocketAddrs;
 use std::str::FromStr;
@@ -12,9 +12,9 @@ use sprat_measure::target::LoadTarget;
 /// `memcached://host:port`, `memcached+unix:///path`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Peer {
-    /// Speaks RESP2.
+    /// A server that speaks RESP2.
     Redis(Endpoint),
-    /// Speaks memcached's meta protocol.
+    /// A server that speaks memcached's meta protocol.
     Memcached(Endpoint),
 }
 

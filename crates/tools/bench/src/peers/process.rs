@@ -1,4 +1,4 @@
-//! Server processes the bench starts, and never leaves behind.
+//! Server processes that the benchmark starts and always kills.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -14,7 +14,7 @@ use super::Endpoint;
 use sprat_measure::cpu;
 use sprat_measure::usage;
 
-/// How often a starting server is asked whether it is ready.
+/// Interval at which to check whether a starting server is ready.
 const READY_POLL: Duration = Duration::from_millis(2);
 
 /// A server process, killed when dropped.
@@ -29,11 +29,11 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts `program`, found in `PATH`, with its threads bound to `core` (any, if `None`). What
-    /// it prints goes to `log`.
+    /// Starts `program`, searched in `PATH`, with its threads pinned to `core`, if given. Its
+    /// output goes to `log`.
     ///
     /// # Errors
-    /// When it (or util-linux, which binds it) cannot be started.
+    /// When the program cannot be started, or util-linux is missing.
     pub fn spawn<I, S>(program: &str, args: I, core: Option<usize>, log: &Path) -> Result<Self>
     where
         I: IntoIterator<Item = S>,
@@ -45,7 +45,8 @@ impl Process {
         if let Some(core) = core {
             command.args(["taskset", "-c", &core.to_string()]);
         }
-        command.arg(program).args(args).env_remove("SPRAT_IDENTITY"); // what is measured is a cluster of its own
+        // The identity in the environment belongs to another cluster.
+        command.arg(program).args(args).env_remove("SPRAT_IDENTITY");
         command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
         let child = command
             .spawn()
@@ -53,13 +54,13 @@ impl Process {
         Ok(Self { child, name: program.to_owned(), log: log.to_owned() })
     }
 
-    /// Its process id.
+    /// Returns its process id.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Waits until `ready` says so; returns how long that took.
+    /// Waits until `ready` returns true; returns how long that took.
     ///
     /// # Errors
     /// When the process ends first, or `limit` passes; the end of its output is in the error.
@@ -83,12 +84,12 @@ impl Process {
         }
     }
 
-    /// Whether it has ended, by itself or otherwise.
+    /// Whether the process has ended.
     pub fn has_ended(&mut self) -> bool {
         !matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Resident memory, bytes.
+    /// Returns its resident memory in bytes.
     ///
     /// # Errors
     /// When the process is gone.
@@ -96,7 +97,7 @@ impl Process {
         usage::rss_bytes(self.pid())
     }
 
-    /// Kills it (SIGKILL) and waits until it is gone.
+    /// Kills it with SIGKILL, and waits for its end.
     pub fn kill(&mut self) {
         // Both fail only when it has ended and been waited for already.
         let _ = self.child.kill();
@@ -116,10 +117,10 @@ impl Drop for Process {
     }
 }
 
-/// A TCP address of the loopback that nobody listens on at this moment.
+/// Returns a TCP address on the loopback interface that is unused at this moment.
 ///
 /// # Errors
-/// When the kernel has none.
+/// When there is none.
 pub fn free_loopback_addr() -> Result<SocketAddr> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
 }

@@ -1,22 +1,22 @@
-//! Redis and its kin: RESP2, GET and SET.
+//! Redis and compatible servers: GET and SET over RESP2.
 
 use std::io::Write;
 
 use anyhow::Result;
 
 use super::Endpoint;
-use super::stream::{Asked, Codec, Decoded, MAX_REPLY, Malformed, Pipelined};
+use super::stream::{Codec, Decoded, MAX_REPLY, Malformed, PendingRequest, Pipelined};
 use sprat_measure::target::{Op, Outcome};
 
-/// The redis serialisation protocol, version 2.
+/// The codec of the Redis serialization protocol, version 2.
 #[derive(Clone, Copy, Debug)]
 pub struct Resp;
 
 /// Longest line of an answer that is not a bulk string (error texts).
 const MAX_LINE: usize = 4096;
 
-/// The same, each write followed by a `WAIT` for so many replicas, 1 or 3; it is done when they
-/// have it.
+/// The codec of RESP2 with a `WAIT` for 1 or 3 replicas after each write: a write completes when
+/// they have it.
 #[derive(Clone, Copy, Debug)]
 pub struct RespWait<const REPLICAS: u8>;
 
@@ -46,7 +46,7 @@ impl Codec for Resp {
         }
     }
 
-    fn decode(&self, input: &[u8], _asked: &Asked) -> Result<Decoded, Malformed> {
+    fn decode(&self, input: &[u8], _pending: &PendingRequest) -> Result<Decoded, Malformed> {
         let Some(line) = input.iter().take(MAX_LINE).position(|&byte| byte == b'\n') else {
             return if input.len() < MAX_LINE {
                 Ok(Decoded::Need(input.len() + 1))
@@ -90,10 +90,10 @@ impl<const REPLICAS: u8> Codec for RespWait<REPLICAS> {
         Resp.encode(op, out);
     }
 
-    fn decode(&self, input: &[u8], asked: &Asked) -> Result<Decoded, Malformed> {
-        let stored = Resp.decode(input, asked)?;
+    fn decode(&self, input: &[u8], pending: &PendingRequest) -> Result<Decoded, Malformed> {
+        let stored = Resp.decode(input, pending)?;
         let Decoded::Reply { consumed, outcome } = stored else { return Ok(stored) };
-        if asked.read {
+        if pending.read {
             return Ok(stored);
         }
         let rest = &input[consumed..];
@@ -115,7 +115,7 @@ fn length(out: &mut Vec<u8>, bytes: usize) {
     write!(out, "${bytes}\r\n").expect("a vector takes every write");
 }
 
-/// A decimal number of at most [`MAX_REPLY`].
+/// Parses a decimal number up to [`MAX_REPLY`].
 pub(crate) fn decimal(digits: &[u8]) -> Option<usize> {
     if digits.is_empty() || digits.len() > 9 || !digits.iter().all(u8::is_ascii_digit) {
         return None;

@@ -1,4 +1,5 @@
-//! Pipelined requests over byte streams: one generator thread, N connections, answers in order.
+//! Pipelined requests over byte streams: one generator thread drives N connections, each with
+//! answers in order.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -15,30 +16,30 @@ use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg
 use super::Endpoint;
 use sprat_measure::target::{Completion, LoadTarget, Op, Outcome};
 
-/// Operations in flight on one connection.
+/// Operations in flight on one connection at most.
 pub const MAX_PENDING: usize = 4096;
 
-/// Unsent bytes one connection may hold before it takes no more operations.
+/// Unsent bytes of one connection, above which it accepts no more operations.
 const MAX_UNSENT: usize = 4 << 20;
 
-/// Longest answer taken, bytes.
+/// Longest accepted answer in bytes.
 pub const MAX_REPLY: usize = 16 << 20;
 
-/// Room kept free for one receive, bytes.
+/// Free buffer space for one receive, in bytes.
 const RECEIVE_ROOM: usize = 64 << 10;
 
-/// Values from this size on are handed to the kernel from where they lie, not copied.
+/// Size from which on values are passed to the kernel without copying them into the buffer.
 const GATHER_FROM: usize = 16 << 10;
 
-/// Connections whose events are taken in one wait.
+/// Events that one wait returns at most.
 const EVENT_BATCH: usize = 64;
 
-/// A lone connection sleeps in `recv` itself, as a blocking client does; this ends the sleep.
+/// Timeout of `recv`, in which a single connection sleeps, as a blocking client does.
 const RECEIVE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// What was asked, kept until the answer comes.
+/// A request that waits for its answer.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked {
+pub struct PendingRequest {
     /// The operation's tag.
     pub tag: u64,
     /// Whether it was a read.
@@ -47,61 +48,61 @@ pub struct Asked {
     pub request_bytes: usize,
 }
 
-/// What the bytes received so far hold.
+/// The result of decoding the bytes received so far.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Decoded {
-    /// One whole answer, `consumed` bytes of it.
+    /// A complete answer.
     Reply {
-        /// Bytes the answer takes.
+        /// Length of the answer in bytes.
         consumed: usize,
-        /// What it says.
+        /// Outcome of the operation.
         outcome: Outcome,
     },
-    /// Not whole yet: at least this many bytes, from its first, are needed.
+    /// The answer is incomplete: it has at least this many bytes.
     Need(usize),
 }
 
-/// The peer's bytes make no sense; what of them, in words.
+/// The peer's bytes violate the protocol; names what is wrong.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Malformed(pub &'static str);
 
-/// One request-response protocol.
+/// The encoding of a request-response protocol.
 pub trait Codec {
     /// Bytes that follow a value in a write.
     const VALUE_END: &'static [u8];
 
-    /// Appends everything that comes before the value (all of it, for a read).
+    /// Appends the part of a request before the value; for a read, all of it.
     fn encode(&self, op: &Op<'_>, out: &mut Vec<u8>);
 
-    /// Looks for one answer to `asked` at the start of `input`.
+    /// Decodes the answer to `pending` at the start of `input`.
     ///
     /// # Errors
     /// When no continuation of `input` could be an answer.
-    fn decode(&self, input: &[u8], asked: &Asked) -> Result<Decoded, Malformed>;
+    fn decode(&self, input: &[u8], pending: &PendingRequest) -> Result<Decoded, Malformed>;
 }
 
-/// A target that speaks `C` over N connections.
+/// A load target that speaks the protocol `C` over N connections.
 pub struct Pipelined<C> {
     name: String,
     transport: &'static str,
     codec: C,
-    lanes: Vec<Lane>,
-    /// Lanes with bytes to send.
+    streams: Vec<Stream>,
+    /// Indices of streams with bytes to send.
     dirty: Vec<usize>,
     epoll: OwnedFd,
     events: Vec<epoll::Event>,
 }
 
 #[derive(Debug)]
-struct Lane {
+struct Stream {
     socket: OwnedFd,
     out: Vec<u8>,
     sent: usize,
     input: Vec<u8>,
     parsed: usize,
-    pending: VecDeque<Asked>,
+    pending: VecDeque<PendingRequest>,
     dirty: bool,
-    /// The kernel would take no more: writability is awaited.
+    /// Whether the send buffer is full, so that writability is awaited.
     blocked: bool,
 }
 
@@ -113,7 +114,7 @@ impl<C: Codec> Pipelined<C> {
     pub fn connect(name: &str, codec: C, endpoint: &Endpoint, connections: usize) -> Result<Self> {
         assert!((1..=4096).contains(&connections), "1 to 4,096 connections, not {connections}");
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let mut lanes = Vec::with_capacity(connections);
+        let mut streams = Vec::with_capacity(connections);
         for index in 0..connections {
             let socket = endpoint.connect()?;
             set_socket_timeout(&socket, Timeout::Recv, Some(RECEIVE_TIMEOUT))?;
@@ -123,7 +124,7 @@ impl<C: Codec> Pipelined<C> {
                 epoll::EventData::new_u64(index as u64),
                 epoll::EventFlags::IN,
             )?;
-            lanes.push(Lane {
+            streams.push(Stream {
                 socket,
                 out: Vec::with_capacity(RECEIVE_ROOM),
                 sent: 0,
@@ -138,7 +139,7 @@ impl<C: Codec> Pipelined<C> {
             name: name.to_owned(),
             transport: endpoint.transport(),
             codec,
-            lanes,
+            streams,
             dirty: Vec::with_capacity(connections),
             epoll,
             events: Vec::with_capacity(EVENT_BATCH),
@@ -149,23 +150,23 @@ impl<C: Codec> Pipelined<C> {
         let mut dirty = std::mem::take(&mut self.dirty);
         let mut outcome = Ok(());
         dirty.retain(|&index| {
-            let lane = &mut self.lanes[index];
-            let was_blocked = lane.blocked;
-            if let Err(error) = lane.flush() {
+            let stream = &mut self.streams[index];
+            let was_blocked = stream.blocked;
+            if let Err(error) = stream.flush() {
                 outcome = Err(error);
             }
-            if lane.blocked != was_blocked {
-                let interest = if lane.blocked {
+            if stream.blocked != was_blocked {
+                let interest = if stream.blocked {
                     epoll::EventFlags::IN | epoll::EventFlags::OUT
                 } else {
                     epoll::EventFlags::IN
                 };
                 let data = epoll::EventData::new_u64(index as u64);
-                if let Err(error) = epoll::modify(&self.epoll, &lane.socket, data, interest) {
+                if let Err(error) = epoll::modify(&self.epoll, &stream.socket, data, interest) {
                     outcome = Err(error.into());
                 }
             }
-            lane.dirty
+            stream.dirty
         });
         self.dirty = dirty;
         outcome.with_context(|| format!("sending to {}", self.name))
@@ -177,9 +178,9 @@ impl<C: Codec> Pipelined<C> {
         flags: RecvFlags,
         done: &mut Vec<Completion>,
     ) -> Result<()> {
-        let lane = &mut self.lanes[index];
-        if lane.receive(flags).with_context(|| format!("receiving from {}", self.name))? {
-            lane.decode(&self.codec, done).with_context(|| format!("answer of {}", self.name))?;
+        let stream = &mut self.streams[index];
+        if stream.receive(flags).with_context(|| format!("receiving from {}", self.name))? {
+            stream.decode(&self.codec, done).with_context(|| format!("answer of {}", self.name))?;
         }
         Ok(())
     }
@@ -195,26 +196,31 @@ impl<C: Codec> LoadTarget for Pipelined<C> {
     }
 
     fn connections(&self) -> usize {
-        self.lanes.len()
+        self.streams.len()
     }
 
     fn submit(&mut self, connection: usize, op: &Op<'_>, tag: u64) -> Result<bool> {
-        let lane = &mut self.lanes[connection];
-        if lane.pending.len() >= MAX_PENDING || lane.out.len() - lane.sent >= MAX_UNSENT {
+        let stream = &mut self.streams[connection];
+        if stream.pending.len() >= MAX_PENDING || stream.out.len() - stream.sent >= MAX_UNSENT {
             return Ok(false);
         }
-        let before = lane.out.len();
-        self.codec.encode(op, &mut lane.out);
-        let mut request_bytes = lane.out.len() - before;
+        let before = stream.out.len();
+        self.codec.encode(op, &mut stream.out);
+        let mut request_bytes = stream.out.len() - before;
         ensure!(!matches!(op, Op::Ping), "{} has no driver that answers pings", self.name);
         if let Op::Put { value, .. } = op {
             request_bytes += value.len() + C::VALUE_END.len();
-            lane.append_value(value, C::VALUE_END)
+            stream
+                .append_value(value, C::VALUE_END)
                 .with_context(|| format!("sending to {}", self.name))?;
         }
-        lane.pending.push_back(Asked { tag, read: matches!(op, Op::Get { .. }), request_bytes });
-        if !lane.dirty && lane.sent < lane.out.len() {
-            lane.dirty = true;
+        stream.pending.push_back(PendingRequest {
+            tag,
+            read: matches!(op, Op::Get { .. }),
+            request_bytes,
+        });
+        if !stream.dirty && stream.sent < stream.out.len() {
+            stream.dirty = true;
             self.dirty.push(connection);
         }
         Ok(true)
@@ -224,14 +230,14 @@ impl<C: Codec> LoadTarget for Pipelined<C> {
         if !self.dirty.is_empty() {
             self.flush()?;
         }
-        if self.lanes.len() == 1 {
-            // One connection needs no readiness: ask it, or sleep in it.
+        if self.streams.len() == 1 {
+            // A single connection needs no epoll: poll it, or sleep in `recv`.
             if patience.is_zero() {
                 return self.receive(0, RecvFlags::DONTWAIT, done);
             }
             if patience >= RECEIVE_TIMEOUT
                 && self.dirty.is_empty()
-                && !self.lanes[0].pending.is_empty()
+                && !self.streams[0].pending.is_empty()
             {
                 return self.receive(0, RecvFlags::empty(), done);
             }
@@ -255,8 +261,9 @@ impl<C: Codec> LoadTarget for Pipelined<C> {
     }
 }
 
-impl Lane {
-    /// Appends `value` and `end`; long values go out at once with what is before them, uncopied.
+impl Stream {
+    /// Appends `value` and `end`. Sends a long value at once, together with the bytes before it,
+    /// without copying it.
     fn append_value(&mut self, value: &[u8], end: &[u8]) -> Result<()> {
         let mut skip = 0;
         if value.len() >= GATHER_FROM && !self.blocked {
@@ -282,7 +289,7 @@ impl Lane {
         Ok(())
     }
 
-    /// Sends what the kernel takes; sets `dirty` and `blocked` to what remains.
+    /// Sends as much as the kernel accepts, and updates `dirty` and `blocked`.
     fn flush(&mut self) -> Result<()> {
         self.blocked = false;
         while self.sent < self.out.len() {
@@ -306,7 +313,7 @@ impl Lane {
         Ok(())
     }
 
-    /// One receive; whether anything came.
+    /// Receives once; returns whether anything arrived.
     fn receive(&mut self, flags: RecvFlags) -> Result<bool> {
         if self.parsed > 0 && self.input.capacity() - self.input.len() < RECEIVE_ROOM {
             self.input.drain(..self.parsed);
@@ -327,17 +334,17 @@ impl Lane {
 
     fn decode<C: Codec>(&mut self, codec: &C, done: &mut Vec<Completion>) -> Result<()> {
         while self.parsed < self.input.len() {
-            let Some(asked) = self.pending.front() else {
+            let Some(pending) = self.pending.front() else {
                 bail!("bytes that nothing had asked for")
             };
             let input = &self.input[self.parsed..];
-            match codec.decode(input, asked) {
+            match codec.decode(input, pending) {
                 Ok(Decoded::Reply { consumed, outcome }) => {
                     assert!(
                         (1..=input.len()).contains(&consumed),
                         "an answer lies within what was received"
                     );
-                    done.push(Completion { tag: asked.tag, outcome });
+                    done.push(Completion { tag: pending.tag, outcome });
                     self.parsed += consumed;
                     self.pending.pop_front();
                 }

@@ -1,5 +1,5 @@
-//! A rack of one instance on this machine, with a disk and memory of its own where that matters;
-//! all of it is gone with the benchmark.
+//! A test bed: a rack with one Cassandra instance on this machine, optionally with a limited disk
+//! and memory. It is removed after the benchmark.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,25 +12,25 @@ use tempfile::TempDir;
 use crate::promises::Settings;
 use crate::system::own_folder;
 
-/// Where this machine limits what programs together may have of its memory.
+/// Folder of the control groups that limit memory.
 const MEMORY: &str = "/sys/fs/cgroup/memory";
 
-/// What is read beyond what was asked for of a disk as it comes, KiB.
+/// The default read-ahead of a disk in KiB.
 const READ_AHEAD: &str = "128";
 
-/// Longest output of a program that is told when it fails, bytes.
-const TOLD: usize = 2_000;
+/// Characters of a failed program's output that are reported at most.
+const MAX_OUTPUT: usize = 2_000;
 
-/// What a server has besides its cores.
+/// Disk and memory of the server.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    /// Its disk, bytes.
+    /// Size of its disk in bytes.
     pub(super) disk: u64,
-    /// Its memory, what the kernel keeps of its disk among it, bytes.
+    /// Its memory in bytes, including the page cache of its disk.
     pub(super) memory: u64,
 }
 
-/// A disk that is a file. What is read ahead of it outlasts it.
+/// A loop device for a disk image. Its read-ahead setting outlives the device, so it is restored.
 #[derive(Debug)]
 struct Device {
     path: String,
@@ -38,9 +38,9 @@ struct Device {
     read_ahead_before: String,
 }
 
-/// See the module.
+/// A test bed. Dropping it takes the rack down and removes everything.
 #[derive(Debug)]
-pub(super) struct Bed {
+pub(super) struct TestBed {
     program: PathBuf,
     name: String,
     folder: TempDir,
@@ -49,12 +49,12 @@ pub(super) struct Bed {
     up: bool,
 }
 
-impl Bed {
-    /// Makes a rack of one server with one instance, which runs. `cassandra` are lines of its
-    /// description.
+impl TestBed {
+    /// Starts a rack of one server with one instance. `cassandra` is the text of that section of
+    /// its description.
     ///
     /// # Errors
-    /// What this machine does not allow, or lacks.
+    /// When this machine lacks something, or does not allow it.
     pub(super) fn new(
         settings: &Settings,
         name: &str,
@@ -73,15 +73,17 @@ impl Bed {
         };
         let memory = limits.map_or(4 << 30, |limits| limits.memory) >> 20;
         let text = format!(
-            "name = \"{}\"\n[server]\ncores = 2\nmemory = \"{memory}MiB\"\ndisks = [\"8GB\"]\nport-rate = \"1Gb/s\"\n\
+            "name = \"{}\"\n[server]\ncores = 2\nmemory = \"{memory}MiB\"\ndisks = \
+             [\"8GB\"]\nport-rate = \"1Gb/s\"\n\
              [chassis]\nservers = 1\n[cassandra]\nreplication = 1\n\
-             java = [\"-Dcassandra.skip_wait_for_gossip_to_settle=0\", \"-Dcassandra.ring_delay_ms=1000\"]\n{cassandra}\n",
+             java = [\"-Dcassandra.skip_wait_for_gossip_to_settle=0\", \
+             \"-Dcassandra.ring_delay_ms=1000\"]\n{cassandra}\n",
             bed.name
         );
         fs::write(bed.file("rack.toml"), text)?;
         fs::create_dir(bed.file("disk"))?;
         if let Some(limits) = limits {
-            bed.furnish(limits)?;
+            bed.set_limits(limits)?;
         }
         bed.up()?;
         Ok(bed)
@@ -91,8 +93,8 @@ impl Bed {
         self.folder.path().join(name)
     }
 
-    /// A disk and memory of its own.
-    fn furnish(&mut self, limits: Limits) -> Result<()> {
+    /// Makes a disk of the given size, and a control group with the given memory.
+    fn set_limits(&mut self, limits: Limits) -> Result<()> {
         let image = self.file("disk.img");
         fs::File::create(&image)?.set_len(limits.disk)?;
         run(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&image))?;
@@ -104,7 +106,7 @@ impl Bed {
         let read_ahead_before =
             fs::read_to_string(&read_ahead).with_context(|| read_ahead.display().to_string())?;
         let device = self.device.insert(Device { path, read_ahead, read_ahead_before });
-        device.read_ahead(READ_AHEAD)?;
+        device.set_read_ahead(READ_AHEAD)?;
         run(Command::new("mount").arg(&device.path).arg(self.folder.path().join("disk")))?;
         let group = Path::new(MEMORY).join(format!("sprat-{}", self.name));
         fs::create_dir(&group)
@@ -114,12 +116,12 @@ impl Bed {
         fs::write(&limit, limits.memory.to_string()).with_context(|| limit.display().to_string())
     }
 
-    /// Sets what is read ahead of its own disk, KiB.
-    pub(super) fn read_ahead(&self, kib: &str) -> Result<()> {
-        self.device.as_ref().context("it has a disk of its own")?.read_ahead(kib)
+    /// Sets the read-ahead of its disk in KiB.
+    pub(super) fn set_read_ahead(&self, kib: &str) -> Result<()> {
+        self.device.as_ref().context("it has a disk of its own")?.set_read_ahead(kib)
     }
 
-    /// What `sprat rack WHAT` is for this rack.
+    /// Prepares the command `sprat rack WHAT` for this rack.
     pub(super) fn sprat(&self, what: &str, args: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
         command
@@ -136,7 +138,8 @@ impl Bed {
         match &self.memory {
             None => run(&mut self.sprat("up", &[]))?,
             Some(group) => {
-                // What it starts is in the group too, and what that starts.
+                // A shell enters the control group; its descendants are in the group
+                // too.
                 let up = self.sprat("up", &[]);
                 let mut inside = Command::new("sh");
                 inside.args(["-c", "echo $$ > \"$0/cgroup.procs\" && exec \"$@\""]).arg(group);
@@ -146,13 +149,14 @@ impl Bed {
         Ok(())
     }
 
-    /// What a load tells: exit code 7, a missed rate, is an answer too.
+    /// Runs a load and returns its report, also after exit code 7, a missed rate.
     pub(super) fn load(&self, args: &[&str]) -> Result<Value> {
         report(&self.sprat("load", args).arg("--json").output()?)
     }
 
-    /// A command where the host is reached; what it leaves lying about goes with the bed. `program`
-    /// is an absolute path.
+    /// Prepares a command in the namespace from which the host can be reached. Files that it
+    /// makes
+    /// in its working directory are removed with the bed. `program` is an absolute path.
     pub(super) fn beside(&self, program: &Path) -> Command {
         let mut command = Command::new("ip");
         command
@@ -162,10 +166,10 @@ impl Bed {
         command
     }
 
-    /// The instance's address, and its process.
+    /// Returns the instance's address and its process.
     pub(super) fn instance(&self) -> Result<(String, rustix::process::Pid)> {
-        let told = run(&mut self.sprat("status", &["--json"]))?;
-        let status: Value = serde_json::from_str(&told)?;
+        let status = run(&mut self.sprat("status", &["--json"]))?;
+        let status: Value = serde_json::from_str(&status)?;
         let address = status["instances"][0]["address"]
             .as_str()
             .context("an instance has an address")?
@@ -176,26 +180,26 @@ impl Bed {
         Ok((address, rustix::process::Pid::from_raw(pid).context("a process has a number")?))
     }
 
-    /// A file that is gone with it.
+    /// Returns the path of a file that is removed with the bed.
     pub(super) fn scratch(&self, name: &str) -> PathBuf {
         self.file(name)
     }
 }
 
 impl Device {
-    fn read_ahead(&self, kib: &str) -> Result<()> {
+    fn set_read_ahead(&self, kib: &str) -> Result<()> {
         fs::write(&self.read_ahead, kib).with_context(|| self.read_ahead.display().to_string())
     }
 }
 
-impl Drop for Bed {
+impl Drop for TestBed {
     fn drop(&mut self) {
         if self.up {
             let _ = self.sprat("down", &[]).output();
         }
         if let Some(device) = &self.device {
             let _ = Command::new("umount").arg("--lazy").arg(self.file("disk")).output();
-            let _ = device.read_ahead(device.read_ahead_before.trim());
+            let _ = device.set_read_ahead(device.read_ahead_before.trim());
             let _ = Command::new("losetup").args(["--detach", &device.path]).output();
         }
         if let Some(group) = &self.memory {
@@ -204,10 +208,10 @@ impl Drop for Bed {
     }
 }
 
-/// What `rack load --json` said.
+/// Parses the report of `rack load --json`.
 pub(super) fn report(output: &Output) -> Result<Value> {
     if !matches!(output.status.code(), Some(0 | 7)) {
-        bail!("rack load: {}", told(output));
+        bail!("rack load: {}", describe(output));
     }
     let mut all: Value = serde_json::from_slice(&output.stdout).context("what rack load said")?;
     Ok(all["report"].take())
@@ -217,13 +221,14 @@ pub(super) fn run(command: &mut Command) -> Result<String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command.output().with_context(|| program.clone())?;
     if !output.status.success() {
-        bail!("{program}: {}", told(&output));
+        bail!("{program}: {}", describe(&output));
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-fn told(output: &Output) -> String {
+/// Describes a failure: the exit status and the end of standard error.
+fn describe(output: &Output) -> String {
     let text = String::from_utf8_lossy(&output.stderr);
-    let from = text.char_indices().rev().take(TOLD).last().map_or(0, |(at, _)| at);
+    let from = text.char_indices().rev().take(MAX_OUTPUT).last().map_or(0, |(at, _)| at);
     format!("{}: {}", output.status, text[from..].trim())
 }

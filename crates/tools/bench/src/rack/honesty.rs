@@ -1,5 +1,5 @@
-//! An instance stands still for four seconds: what our load tells of it, and what a peer's does, at
-//! the same time.
+//! Stops an instance for four seconds, and checks what our load generator and a peer's report of
+//! it at the same time.
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,22 +10,22 @@ use anyhow::{Context as _, Result};
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 
-use super::bed::{Bed, report, run};
+use super::bed::{TestBed, report, run};
 use crate::promises::{Findings, Settings};
 use sprat_measure::goals::Goal;
 
-/// Operations a second.
+/// Operations per second.
 const RATE: &str = "200";
 
-/// Seconds of load, and when the instance stands still for how long.
+/// Seconds of load, the time at which the instance is stopped, and for how long.
 const SECONDS: u64 = 24;
-const STILL_AT: Duration = Duration::from_secs(10);
-const STILL: Duration = Duration::from_secs(4);
+const STOP_AT: Duration = Duration::from_secs(10);
+const STOP_TIME: Duration = Duration::from_secs(4);
 
-/// The peer, where `make bench-rack` puts it, unless the variable says where else.
+/// The environment variable with the path of the peer, which `make bench-rack` sets.
 const LATTE: &str = "SPRAT_LATTE";
 
-/// What the peer does: reads and writes, half of each, as ours.
+/// The peer's workload: half reads and half writes, like ours.
 const WORK: &str = r#"use latte::*;
 const KEYS = 100000;
 pub async fn schema(db) {
@@ -46,12 +46,12 @@ pub async fn run(db, i) {
 }
 "#;
 
-/// See the module.
+/// Runs both loads, stops the instance, and reports what they measured.
 pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()> {
-    let bed = Bed::new(settings, "honest", "", None)?;
+    let bed = TestBed::new(settings, "honest", "", None)?;
     let (address, pid) = bed.instance()?;
     let seconds = format!("{SECONDS}s");
-    bed.load(&["--rate", RATE, "--duration", "5s"])?; // Java has seen it all once
+    bed.load(&["--rate", RATE, "--duration", "5s"])?; // warm-up of the JVM
     let latte = std::env::var_os(LATTE).map(PathBuf::from);
     let latte = latte
         .map(|latte| latte.canonicalize().with_context(|| latte.display().to_string()))
@@ -80,14 +80,14 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
         reason = "the instance stands still for as long as this does"
     )]
     let pause = std::thread::sleep;
-    pause(STILL_AT);
+    pause(STOP_AT);
     kill_process(pid, Signal::STOP)?;
-    pause(STILL);
+    pause(STOP_TIME);
     kill_process(pid, Signal::CONT)?;
-    let told = report(&ours.wait_with_output()?)?;
-    let millis = |name: &str| told["response"][name].as_f64().map(|micros| micros / 1e3);
-    let missed = told["missed"].as_array().map(|missed| missed.len() as f64);
-    let theirs = match peer {
+    let ours = report(&ours.wait_with_output()?)?;
+    let millis = |name: &str| ours["response"][name].as_f64().map(|micros| micros / 1e3);
+    let missed = ours["missed"].as_array().map(|missed| missed.len() as f64);
+    let peer_report = match peer {
         Some(mut peer) => {
             peer.wait()?;
             Some(serde_json::from_str::<Value>(
@@ -96,22 +96,23 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
         }
         None => None,
     };
-    let counted = theirs.as_ref().and_then(|theirs| theirs["result"]["cycle_count"].as_f64());
-    let theirs = |wanted: f64| theirs.as_ref().and_then(|theirs| percentile(theirs, wanted));
+    let counted = peer_report.as_ref().and_then(|report| report["result"]["cycle_count"].as_f64());
+    let peer_percentile =
+        |wanted: f64| peer_report.as_ref().and_then(|report| percentile(report, wanted));
     let name = |what: &str| {
-        format!("{what}, {RATE} op/s, an instance stands still for {} s", STILL.as_secs())
+        format!("{what}, {RATE} op/s, an instance stands still for {} s", STOP_TIME.as_secs())
     };
     findings.row(
         &name("p99.9 beside latte's"),
         millis("p999"),
-        theirs(99.9),
+        peer_percentile(99.9),
         "ms",
         Goal::AtLeast(3_000.0),
     );
     findings.row(
         &name("p99 beside latte's"),
         millis("p99"),
-        theirs(99.0),
+        peer_percentile(99.0),
         "ms",
         Goal::AtLeast(3_000.0),
     );
@@ -122,15 +123,15 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
         "s",
         Goal::AtLeast(3.0),
     );
-    // What a peer holds back while nothing is answered is in none of its percentiles.
-    let asked = told["asked"].as_f64();
-    let all = told["response"]["count"].as_f64();
+    // Operations that a peer holds back while no answer arrives are in none of its percentiles.
+    let requested = ours["asked"].as_f64();
+    let all = ours["response"]["count"].as_f64();
     findings.row(
         &name("operations that times are told of, beside latte's"),
         all,
         counted,
         "op",
-        Goal::AtLeast(asked.unwrap_or(1.0)),
+        Goal::AtLeast(requested.unwrap_or(1.0)),
     );
     if latte.is_none() {
         findings.note(format!(
@@ -140,7 +141,7 @@ pub(super) fn chapter(settings: &Settings, findings: &mut Findings) -> Result<()
     Ok(())
 }
 
-/// A percentile of what the peer reports, ms.
+/// Returns a percentile from the peer's report in ms.
 fn percentile(report: &Value, wanted: f64) -> Option<f64> {
     let at = report["percentiles"]
         .as_array()?

@@ -1,5 +1,5 @@
-//! A rack on this machine, brought there by `sprat rack up`: whether the load tells what happened,
-//! beside a peer of it; and what tuning brings.
+//! `bench rack`: a rack on this machine, started by `sprat rack up`. Checks whether the load
+//! generator reports a stopped instance, compared with a peer, and measures the effect of tuning.
 
 mod bed;
 mod honesty;

@@ -1,4 +1,4 @@
-//! Memory an object takes, time a restart takes, CPU an idle server takes.
+//! Measures the memory of an object, the time of a restart, and the CPU use of an idle server.
 
 use std::time::Duration;
 
@@ -12,84 +12,85 @@ use sprat_measure::load::{LoadPlan, Workload, preload, run};
 use sprat_measure::target::Wait;
 use sprat_measure::usage;
 
-/// Memory asked for, a byte of object: enough for any system compared.
+/// Memory to configure per byte of objects: enough for each of the systems.
 const MEMORY_PER_BYTE: u64 = 4;
 
-/// Memory asked for whatever the number of objects.
+/// Minimum of the memory to configure.
 const MEMORY_FLOOR: u64 = 1 << 30;
 
-/// Objects read back after a restart, to see that they are there.
+/// Objects that are verified after a restart.
 const CHECKED: u64 = 1_000;
 
-/// Time between a load's end and the measurement of what stays.
+/// Time between a load's end and a measurement of the idle server.
 const SETTLE: Duration = Duration::from_millis(500);
 
-/// Resident memory with a number of objects.
+/// The resident memory of a system with a number of objects.
 #[derive(Clone, Debug, Serialize)]
 pub struct Memory {
     /// The system.
     pub system: String,
-    /// Objects of 30 B + 100 B.
+    /// Number of objects with keys of 30 B and values of 100 B.
     pub objects: u64,
     /// Resident bytes when empty.
     pub empty_bytes: u64,
     /// Resident bytes when full.
     pub full_bytes: u64,
-    /// Objects a second while filling, by one pipelined connection.
+    /// Objects per second while filling over one pipelined connection.
     pub fill_per_second: f64,
 }
 
 impl Memory {
-    /// Resident bytes an object, the empty server's included.
+    /// Returns the resident bytes per object, including those of the empty server.
     #[must_use]
     pub fn per_object(&self) -> f64 {
         self.full_bytes as f64 / self.objects as f64
     }
 }
 
-/// A restart after a kill.
+/// The restart of a killed system.
 #[derive(Clone, Debug, Serialize)]
 pub struct Restart {
     /// The system.
     pub system: String,
-    /// Objects of 30 B + 100 B it held.
+    /// Number of objects with keys of 30 B and values of 100 B.
     pub objects: u64,
-    /// Time from its start to its first answer, seconds.
+    /// Seconds from the start to the first answer.
     pub seconds: f64,
-    /// CPU time that took, seconds.
+    /// CPU seconds of the restart.
     pub cpu_seconds: f64,
-    /// Of a thousand objects read back, how many were missing or wrong.
+    /// Missing or wrong objects among a thousand that were verified.
     pub lost: u64,
 }
 
 impl Restart {
-    /// Objects replayed a second.
+    /// Returns the objects replayed per second.
     #[must_use]
     pub fn per_second(&self) -> f64 {
         self.objects as f64 / self.seconds
     }
 
-    /// Objects replayed a second of CPU time: the figure that compares one core's work.
+    /// Returns the objects replayed per second of CPU time, which is comparable between systems
+    /// with different numbers of threads.
     #[must_use]
     pub fn per_cpu_second(&self) -> f64 {
         self.objects as f64 / self.cpu_seconds
     }
 }
 
-/// A server with one open connection and nothing to do.
+/// An idle server with one open connection.
 #[derive(Clone, Debug, Serialize)]
 pub struct Idle {
     /// The system.
     pub system: String,
-    /// Share of one core it uses.
+    /// CPU use as a share of one core.
     pub cores: f64,
 }
 
-/// Fills every system that keeps objects in memory with `objects` of 30 B + 100 B and reads its
-/// resident memory.
+/// Fills every system that can keep objects in memory with `objects` of 30 B + 100 B, and measures
+/// its resident memory.
 ///
 /// # Errors
-/// When a system cannot be started or breaks.
+/// When a system cannot be started or fails.
 pub fn memory(lab: &Lab, systems: &[&dyn System], objects: u64) -> Result<Vec<Memory>> {
     let workload = Workload::writes(objects, VALUE_BYTES);
     let setup = sized(lab, Durability::Memory, &workload);
@@ -111,19 +112,19 @@ pub fn memory(lab: &Lab, systems: &[&dyn System], objects: u64) -> Result<Vec<Me
     offering.map(|system| fill(system).with_context(|| system.name().to_owned())).collect()
 }
 
-/// Fills every durable system with `objects` of 30 B + 100 B, kills it, starts it again and reads a
-/// thousand of them back. Written with `buffered` durability, then given time to sync: the disk's
-/// speed at writing is not the question.
+/// Fills every durable system with `objects` of 30 B + 100 B, kills it, restarts it, and verifies a
+/// thousand of them. The objects are written with `buffered` durability and get time to be synced,
+/// since the disk's write rate does not matter here.
 ///
 /// # Errors
-/// When a system cannot be started, does not come back, or breaks.
+/// When a system cannot be started or restarted, or fails.
 pub fn restart(lab: &Lab, systems: &[&dyn System], objects: u64) -> Result<Vec<Restart>> {
     let workload = Workload::writes(objects, VALUE_BYTES);
     let setup = sized(lab, Durability::Buffered, &workload);
     let cycle = |system: &&dyn System| -> Result<Restart> {
         let mut server = system.start(&setup)?;
         preload(server.connect(1)?.as_mut(), &workload)?;
-        cpu::pause(Duration::from_secs(2)); // `everysec` has synced by then
+        cpu::pause(Duration::from_secs(2)); // Redis's `everysec` has synced by then
         let took = server.restart()?;
         let cpu_seconds = usage::cpu_time(server.pid())?.as_secs_f64();
         let mut check = LoadPlan::one_client(Workload::reads(objects, VALUE_BYTES), Wait::Sleep);
@@ -138,11 +139,11 @@ pub fn restart(lab: &Lab, systems: &[&dyn System], objects: u64) -> Result<Vec<R
     offering.map(|system| cycle(system).with_context(|| system.name().to_owned())).collect()
 }
 
-/// CPU that each system uses over `span` with one open connection, after a moment's load, when
-/// asked nothing.
+/// Measures the CPU use of each system over `span` with one open connection and no requests, after
+/// a short load.
 ///
 /// # Errors
-/// When a system cannot be started or breaks.
+/// When a system cannot be started or fails.
 pub fn idle(lab: &Lab, systems: &[&dyn System], span: Duration) -> Result<Vec<Idle>> {
     let workload = Workload::writes(1_000, VALUE_BYTES);
     let setup = Setup { durability: Durability::Memory, ..lab.setup.clone() };

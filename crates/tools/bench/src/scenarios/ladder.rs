@@ -1,4 +1,4 @@
-//! The same small operations over every path there is, from the bare path up to the store.
+//! Compares the same small operations over several paths, from the bare path up to the store.
 
 use sprat_measure::load::Results;
 use std::sync::Arc;
@@ -15,29 +15,30 @@ use sprat_measure::hist::Latencies;
 use sprat_measure::load::{LoadPlan, Series, Workload, preload, run};
 use sprat_measure::target::Wait;
 
-/// Bytes of the large objects, and how many there are.
+/// Bytes of the large objects, and their number.
 pub const LARGE_BYTES: usize = 1 << 20;
 const LARGE_KEYS: u64 = 16;
 
-/// Reads of large objects in flight where the pipe is to be full.
+/// Reads of large objects in flight that fill the path.
 const LARGE_DEPTH: usize = 4;
 
-/// Small reads in flight where the server is to be busy.
+/// Small reads in flight that keep the server busy.
 pub const DEPTH: usize = 512;
 
 /// A path of the ladder.
 pub struct Path<'a> {
-    /// The store over it.
+    /// The store over this path.
     pub system: &'a dyn System,
-    /// Whether the drivers at its ends answer one another's pings.
+    /// Whether the drivers at its ends answer pings.
     pub pings: bool,
 }
 
-/// One operation at a time over each of `paths` and over bare echoes, all of it turn by turn: `NAME
-/// ping`, `NAME read`, `NAME write`, `echo udp`, `echo tcp`. Nothing is durable.
+/// Measures one operation at a time over each of `paths` and over bare echoes, alternately: the
+/// series are `NAME ping`, `NAME read`, `NAME write`, `echo udp` and `echo tcp`. Writes are not
+/// durable.
 ///
 /// # Errors
-/// When a system cannot be started or breaks.
+/// When a system cannot be started or fails.
 pub fn ladder(lab: &Lab, paths: &[Path<'_>], wait: Wait) -> Result<Results> {
     let one = |workload| lab.timed(LoadPlan::one_client(workload, wait));
     let reads = one(Workload::reads(lab.keys, VALUE_BYTES));
@@ -62,17 +63,17 @@ pub fn ladder(lab: &Lab, paths: &[Path<'_>], wait: Wait) -> Result<Results> {
     climb(lab, &title, rungs)
 }
 
-/// How much goes through each of `systems`: `NAME 1 MB`, one large object at a time; `NAME 1 MB
-/// x4`, four; `NAME 100 B`, many small reads in flight.
+/// Measures the throughput of each of `systems`: the series are `NAME 1 MB`, one large object at a
+/// time; `NAME 1 MB x4`, four at a time; and `NAME 100 B`, many small reads in flight.
 ///
 /// # Errors
-/// When a system cannot be started or breaks.
+/// When a system cannot be started or fails.
 pub fn volume(lab: &Lab, systems: &[&dyn System]) -> Result<Results> {
     let small = lab.timed(LoadPlan {
         depth: DEPTH,
         ..LoadPlan::one_client(Workload::reads(lab.keys, VALUE_BYTES), Wait::Spin)
     });
-    // Keys of another length, so that they are other objects.
+    // Keys of another length, so that these are different objects.
     let objects = Workload { key_bytes: 31, ..Workload::reads(LARGE_KEYS, LARGE_BYTES) };
     let large = lab.timed(LoadPlan::one_client(objects.clone(), Wait::Spin));
     let mut rungs = Vec::new();
@@ -95,8 +96,8 @@ pub fn volume(lab: &Lab, systems: &[&dyn System]) -> Result<Results> {
     )
 }
 
-/// Measures every plan of every rung in turn, each round in the other direction, then stops them. A
-/// series is called after its rung and its plan.
+/// Measures every plan of every rung, in an order that is reversed in every other round, then stops
+/// the systems. The name of a series consists of those of its rung and its plan.
 pub(super) fn climb(
     lab: &Lab,
     title: &str,
@@ -127,33 +128,33 @@ pub(super) fn climb(
     }
     drop(fifo);
     for (loaded, _) in rungs {
-        // Connections close before their server is stopped.
+        // Close the connections before stopping their server.
         drop(loaded.target);
         drop(loaded.server);
     }
     Ok(Results { title: title.to_owned(), series })
 }
 
-/// Round trips between two threads, on the server's core and the client's, that write to one cache
-/// line each: what no path between processes on this machine can be faster than.
+/// Measures round trips between two threads, on the server's core and the client's, that write to
+/// one cache line each: a lower bound for every path between processes on this machine.
 ///
 /// # Errors
-/// When a thread cannot be had, or not on its core.
+/// When a thread cannot be started or pinned.
 pub fn shared_memory(lab: &Lab, round_trips: u64) -> Result<Latencies> {
     #[repr(align(128))]
     #[derive(Default)]
     struct Line(AtomicU64);
     let lines: Arc<[Line; 2]> = Arc::default();
     let ended = Arc::new(AtomicBool::new(false));
-    let (theirs, over) = (Arc::clone(&lines), Arc::clone(&ended));
-    let binding = Pinned::to(lab.setup.core)?; // inherited by the thread that starts under it
+    let (echo_lines, over) = (Arc::clone(&lines), Arc::clone(&ended));
+    let binding = Pinned::to(lab.setup.core)?; // inherited by the thread that is started below
     let echo = std::thread::Builder::new().name("mirror".into()).spawn(move || {
         let mut seen = 0;
         while !over.load(Ordering::Relaxed) {
-            let number = theirs[0].0.load(Ordering::Acquire);
+            let number = echo_lines[0].0.load(Ordering::Acquire);
             if number != seen {
                 seen = number;
-                theirs[1].0.store(number, Ordering::Release);
+                echo_lines[1].0.store(number, Ordering::Release);
             }
             std::hint::spin_loop();
         }
@@ -161,7 +162,7 @@ pub fn shared_memory(lab: &Lab, round_trips: u64) -> Result<Latencies> {
     drop(binding);
     let _pinned = Pinned::to(lab.client_core)?;
     let mut latencies = Latencies::new();
-    // Sixteen at a time: one alone is not much longer than a look at the clock.
+    // Sixteen per time stamp: a single one takes little longer than reading the clock.
     for batch in 0..round_trips / 16 {
         let start = Instant::now();
         for number in batch * 16 + 1..=batch * 16 + 16 {
@@ -173,7 +174,7 @@ pub fn shared_memory(lab: &Lab, round_trips: u64) -> Result<Latencies> {
         latencies.record(u64::try_from(start.elapsed().as_nanos() / 16).unwrap_or(u64::MAX));
     }
     ended.store(true, Ordering::Relaxed);
-    // A panic there was printed when it happened.
+    // A panic of the thread was printed when it happened.
     let _ = echo.join();
     Ok(latencies)
 }

@@ -1,4 +1,4 @@
-//! One client that waits for each answer.
+//! Latencies of one operation at a time.
 
 use anyhow::Result;
 use sprat_measure::load::Results;
@@ -11,14 +11,14 @@ use sprat_measure::cpu::Hog;
 use sprat_measure::load::{LoadPlan, Workload};
 use sprat_measure::target::Wait;
 
-/// Bytes an echo carries, to stand for a 100 B read: 30 B key, 100 B value, some headers.
+/// Bytes of an echo that is comparable to a 100 B read: key of 30 B, value of 100 B, and headers.
 const ECHO_FRAME: usize = 160;
 
-/// One 100 B read at a time from each of `systems`, by a spinning or a sleeping client, and the
-/// same over the bare echo (`echo udp`, `echo tcp`, server waiting as the client does).
+/// Measures one 100 B read at a time from each of `systems`, by a spinning or a sleeping client,
+/// and bare echoes for comparison (`echo udp`, `echo tcp`), whose server waits as the client does.
 ///
 /// # Errors
-/// When a system cannot be started or breaks.
+/// When a system cannot be started or fails.
 pub fn read_latency(lab: &Lab, systems: &[&dyn System], wait: Wait) -> Result<Results> {
     let plan = lab.timed(LoadPlan::one_client(Workload::reads(lab.keys, VALUE_BYTES), wait));
     let setup = lab.in_memory();
@@ -27,10 +27,10 @@ pub fn read_latency(lab: &Lab, systems: &[&dyn System], wait: Wait) -> Result<Re
     measure(lab, &format!("{VALUE_BYTES} B reads, one {} client", wait.word()), loaded)
 }
 
-/// The same with writes that are kept in memory only.
+/// Measures one 100 B write at a time to each of `systems`, which keep them in memory only.
 ///
 /// # Errors
-/// When a system cannot be started or breaks.
+/// When a system cannot be started or fails.
 pub fn write_latency(lab: &Lab, systems: &[&dyn System], wait: Wait) -> Result<Results> {
     let plan = lab.timed(LoadPlan::one_client(Workload::writes(lab.keys, VALUE_BYTES), wait));
     let setup = lab.in_memory();
@@ -42,12 +42,12 @@ pub fn write_latency(lab: &Lab, systems: &[&dyn System], wait: Wait) -> Result<R
     )
 }
 
-/// The same reads, undisturbed and then with a thread that only burns CPU beside: everybody
-/// unbound, so that there are more runnable threads than cores. Returns the quiet results and the
-/// contended ones.
+/// Measures one read at a time, first undisturbed and then beside a thread that only burns CPU. No
+/// thread is pinned, so that there are more runnable threads than cores. Returns the undisturbed
+/// results and the contended ones.
 ///
 /// # Errors
-/// When a system cannot be started or breaks.
+/// When a system cannot be started or fails.
 pub fn contention(lab: &Lab, systems: &[&dyn System], wait: Wait) -> Result<(Results, Results)> {
     let free =
         Lab { setup: Setup { core: None, ..lab.setup.clone() }, client_core: None, ..lab.clone() };
@@ -58,11 +58,11 @@ pub fn contention(lab: &Lab, systems: &[&dyn System], wait: Wait) -> Result<(Res
     Ok((quiet, contended))
 }
 
-/// 100 B writes at `durability`, each of `clients` on its own connection waiting for its answer.
-/// Clients share one sleeping generator thread.
+/// Measures 100 B writes at `durability`, one at a time on the connection of each of `clients`. One
+/// generator thread drives all clients; it sleeps if there is just one, and spins otherwise.
 ///
 /// # Errors
-/// When a system cannot be started or breaks.
+/// When a system cannot be started or fails.
 pub fn durable_write(
     lab: &Lab,
     systems: &[&dyn System],
@@ -84,11 +84,11 @@ pub fn durable_write(
     measure(lab, &format!("{VALUE_BYTES} B writes, {promise}, {clients} connections"), loaded)
 }
 
-/// 100 B reads and then 100 B writes at `durability`, of `clients` clients as in [`durable_write`],
-/// turn by turn; a system's series end in `reads` and `writes`.
+/// Measures 100 B reads and 100 B writes at `durability`, alternately, by `clients` clients as in
+/// [`durable_write`]. The names of a system's series end in `reads` and `writes`.
 ///
 /// # Errors
-/// When a system cannot be started or breaks.
+/// When a system cannot be started or fails.
 pub fn reads_and_writes(
     lab: &Lab,
     systems: &[&dyn System],

@@ -1,22 +1,21 @@
-//! What the store is measured by. Every scenario starts the systems it is given, puts all of them
-//! under the same load turn by turn, and returns their figures; goals are judged by whoever knows
-//! which system is ours.
+//! Scenarios that compare systems. Each starts the systems that it is given, puts all of them under
+//! the same load alternately, and returns their figures; the caller judges them against goals.
 //!
-//! | scenario | question |
+//! | scenario | what it measures |
 //! | --- | --- |
-//! | [`read_latency`] | how long one 100 B read takes, beside the bare echo |
-//! | [`write_latency`] | the same for writes kept in memory |
-//! | [`durable_write`] | how long, and how many a second, when a write must survive |
-//! | [`reads_and_writes`] | both, of systems that keep what is written elsewhere too |
-//! | [`throughput`] | operations a second with many connections, and pipelined |
+//! | [`read_latency`] | latency of one 100 B read, and of a bare echo |
+//! | [`write_latency`] | latency of one 100 B write in memory |
+//! | [`durable_write`] | latency and rate of durable writes |
+//! | [`reads_and_writes`] | both, for systems with replicas |
+//! | [`throughput`] | operations per second with many connections, or pipelined |
 //! | [`offered`] | latency at a given rate, whether or not the server keeps up |
-//! | [`contention`] | one read's latency when a hog wants the cores too |
-//! | [`memory`] | resident bytes an object |
-//! | [`restart`] | objects a second replayed |
-//! | [`idle`] | CPU used by a server nobody asks anything |
-//! | [`ladder`] | what each path costs, and what the store adds |
-//! | [`volume`] | how much goes through |
-//! | [`utilisation`] | what cleaning costs when memory is nearly full |
+//! | [`contention`] | latency of one read while another thread burns CPU |
+//! | [`memory`] | resident bytes per object |
+//! | [`restart`] | objects replayed per second |
+//! | [`idle`] | CPU use of a server without requests |
+//! | [`ladder`] | latency of each path, with and without the store |
+//! | [`volume`] | throughput of large objects, and of many small ones |
+//! | [`utilisation`] | cost of cleaning when memory is nearly full |
 
 mod capacity;
 mod ladder;
@@ -39,32 +38,34 @@ use sprat_measure::cpu::Fifo;
 use sprat_measure::load::{LoadPlan, Results};
 use sprat_measure::target::LoadTarget;
 
-/// Length of the values most scenarios use, bytes.
+/// Bytes of the values in most scenarios.
 pub const VALUE_BYTES: usize = 100;
 
 /// Where and how long scenarios measure.
 #[derive(Clone, Debug)]
 pub struct Lab {
-    /// How servers are started; each scenario sets the durability it needs.
+    /// How servers are started; each scenario sets the durability that it needs.
     pub setup: Setup,
-    /// The core of the load generator; any, if `None`.
+    /// The core to which the load generator is pinned, if any.
     pub client_core: Option<usize>,
-    /// The generator's SCHED_FIFO priority, if it is to have one: no other process then delays it,
-    /// on a core that is its own.
+    /// The generator's SCHED_FIFO priority, if any: on a core of its own, no ordinary process
+    /// then
+    /// delays it.
     pub client_fifo: Option<u8>,
-    /// Turns each system gets.
+    /// Measurements of each system.
     pub rounds: usize,
-    /// Time before a turn counts.
+    /// Warm-up time of a measurement, which does not count.
     pub warm_up: Duration,
-    /// Time a turn counts.
+    /// Time of a measurement.
     pub duration: Duration,
-    /// Objects that are read and written.
+    /// Number of objects to read and write.
     pub keys: u64,
 }
 
 impl Lab {
-    /// Servers on the last core and the generator on the first, if there are two; three rounds of a
-    /// second.
+    /// Returns the defaults: servers on the last core and the generator on the first, if there
+    /// are
+    /// at least two; three rounds of a second.
     #[must_use]
     pub fn new() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -80,8 +81,9 @@ impl Lab {
         }
     }
 
-    /// The same with a generator that nothing ordinary can delay, where this process may ask for
-    /// that.
+    /// Returns this lab with a SCHED_FIFO generator, which no ordinary process can delay, if
+    /// this
+    /// process is allowed to use that class and the generator has a core.
     #[must_use]
     pub fn undisturbed(&self) -> Self {
         const PRIORITY: u8 = 10;
@@ -89,12 +91,12 @@ impl Lab {
         Self { client_fifo: may.then_some(PRIORITY), ..self.clone() }
     }
 
-    /// How servers are started that keep what is written in memory only.
+    /// Returns the setup for servers that keep writes in memory only.
     pub(crate) fn in_memory(&self) -> Setup {
         Setup { durability: Durability::Memory, ..self.setup.clone() }
     }
 
-    /// The load's times are the lab's.
+    /// Sets a plan's times to the lab's.
     fn timed(&self, plan: LoadPlan) -> LoadPlan {
         LoadPlan { warm_up: self.warm_up, duration: self.duration, ..plan }
     }
@@ -106,7 +108,7 @@ impl Default for Lab {
     }
 }
 
-/// A target with what it needs to stay alive.
+/// A target, filled with objects, with its server.
 struct Loaded {
     target: Box<dyn LoadTarget>,
     label: String,
@@ -114,7 +116,8 @@ struct Loaded {
     server: Option<Box<dyn Server>>,
 }
 
-/// Starts every system with `setup`, opens `connections`, fills it with the plan's keys.
+/// Starts every system that offers the setup's durability, opens `connections`, and fills it with
+/// the plan's keys.
 fn load(
     systems: &[&dyn System],
     setup: &Setup,
@@ -137,7 +140,7 @@ fn load(
     loaded.collect()
 }
 
-/// Measures all of them turn by turn, then stops them.
+/// Measures all targets alternately, then stops them.
 fn measure(lab: &Lab, title: &str, loaded: Vec<Loaded>) -> Result<Results> {
     let with_its_plan = |one: Loaded| {
         let plans = vec![("", one.plan.clone())];

@@ -1,4 +1,4 @@
-//! Many operations at once.
+//! Rates and latencies with many operations at once.
 
 use anyhow::Result;
 use sprat_measure::load::Results;
@@ -9,27 +9,29 @@ use sprat_measure::load::{Arrivals, KeyDistribution, LoadPlan, Pace, Workload};
 use sprat_measure::target::Wait;
 use sprat_units::figure;
 
-/// What the clients do.
+/// The load of the clients.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mix {
     /// Connections, one client each.
     pub connections: usize,
-    /// Operations each keeps in flight: 1 waits for every answer, 16 pipelines.
+    /// Operations that each client keeps in flight: with 1 it waits for every answer, with more
+    /// it
+    /// pipelines.
     pub depth: usize,
     /// Share of reads, 0 to 1.
     pub read_share: f64,
-    /// How keys are drawn.
+    /// How keys are chosen.
     pub key_distribution: KeyDistribution,
 }
 
 impl Mix {
-    /// Reads only, uniformly.
+    /// Only reads, of uniformly distributed keys.
     #[must_use]
     pub fn reads(connections: usize, depth: usize) -> Self {
         Self { connections, depth, read_share: 1.0, key_distribution: KeyDistribution::Uniform }
     }
 
-    /// Writes only, uniformly.
+    /// Only writes, of uniformly distributed keys.
     #[must_use]
     pub fn writes(connections: usize, depth: usize) -> Self {
         Self { read_share: 0.0, ..Self::reads(connections, depth) }
@@ -47,28 +49,30 @@ impl Mix {
     }
 }
 
-/// Operations a second on 100 B objects in memory, as `mix` has it, from one generator thread that
-/// spins: the server is the bottleneck as long as the generator's core is the faster of the two.
+/// Measures operations per second on 100 B objects in memory with the load `mix`. One spinning
+/// generator thread makes the load; the server is the bottleneck as long as the generator needs
+/// less time per operation.
 ///
 /// # Errors
-/// When a system cannot be started or breaks.
+/// When a system cannot be started or fails.
 pub fn throughput(lab: &Lab, systems: &[&dyn System], mix: Mix) -> Result<Results> {
     let plan = mix.plan(lab);
     let loaded = load(systems, &lab.in_memory(), mix.connections, &plan)?;
     let Mix { connections, depth, read_share, .. } = mix;
     let reads = read_share * 100.0;
     let title = format!(
-        "{VALUE_BYTES} B objects, {reads:.0} % reads, {connections} connections, {depth} in flight on each"
+        "{VALUE_BYTES} B objects, {reads:.0} % reads, {connections} connections, {depth} in \
+         flight on each"
     );
     measure(lab, &title, loaded)
 }
 
-/// Latency of 100 B objects in memory under a load that does not wait for the server: `rate`
-/// operations a second, as many independent users would ask. `mix` has the connections; its depth
-/// bounds what is in flight, no more.
+/// Measures latencies of 100 B objects in memory under an open load: `rate` operations per second,
+/// with the arrivals of many independent users. The depth of `mix` only limits the operations in
+/// flight.
 ///
 /// # Errors
-/// When a system cannot be started or breaks.
+/// When a system cannot be started or fails.
 pub fn offered(lab: &Lab, systems: &[&dyn System], mix: Mix, rate: f64) -> Result<Results> {
     let plan = LoadPlan { pace: Pace::Open { rate, arrivals: Arrivals::Poisson }, ..mix.plan(lab) };
     let loaded = load(systems, &lab.in_memory(), mix.connections, &plan)?;

@@ -1,4 +1,4 @@
-//! What a nearly full memory costs: cleaning pays for every overwrite.
+//! The cost of a nearly full memory, in which every overwrite makes work for the cleaner.
 
 use sprat_measure::load::Results;
 use std::time::Duration;
@@ -12,40 +12,42 @@ use crate::system::{Durability, Server, Setup};
 use sprat_measure::load::{LoadPlan, Workload, preload_range, run};
 use sprat_measure::target::{Completion, LoadTarget, Op, Wait};
 
-/// Memory of the servers filled, bytes: many segments even in the tenth that stays free.
+/// Memory of the servers in bytes: enough for many segments even in the tenth that stays free.
 const MEMORY: u64 = 768 << 20;
 
-/// Objects written to learn how much log one takes.
+/// Objects to write first, to learn how many bytes of log one takes.
 const SAMPLE: u64 = 10_000;
 
 /// Overwrites in flight.
 const DEPTH: usize = 64;
 
-/// Free memory is overwritten this many times before anything counts: the log is then as it stays.
+/// Amount of overwrites before measuring, as a multiple of the free memory: the log is then in its
+/// steady state.
 const AGEING: f64 = 1.5;
 
-/// Longest time for that.
+/// Longest time for these overwrites.
 const AGEING_LIMIT: Duration = Duration::from_secs(20);
 
-/// Writes beside the timed reads, a second.
+/// Overwrites per second beside the timed reads.
 pub const BESIDE_RATE: u32 = 40_000;
 
-/// Share of the memory that live objects take in the server whose reads are the measure without
-/// cleaning.
+/// Share of the memory that live objects take in the server without cleaning, with which reads are
+/// compared.
 const ROOMY: f64 = 0.25;
 
-/// What was found.
+/// The results.
 #[derive(Clone, Debug, Serialize)]
 pub struct Utilisation {
     /// Random overwrites at 50 % and 90 %, in this order.
     pub overwrites: Results,
-    /// One client's reads beside the same writes: without cleaning (25 % full), and with (90 %).
+    /// One client's reads beside the same overwrites: without cleaning (25 % full), and with it
+    /// (90 % full).
     pub reads: Results,
-    /// Bytes the cleaner moved during the reads, without and with.
+    /// Bytes that the cleaner moved during the reads: without and with cleaning.
     pub moved: [u64; 2],
 }
 
-/// A server filled to a share of its memory.
+/// A server that is filled to a share of its memory.
 struct Filled {
     server: SpratServer,
     keys: u64,
@@ -53,12 +55,12 @@ struct Filled {
     log_bytes: f64,
 }
 
-/// Random overwrites of 100 B objects where live objects take half the memory and nine tenths of
-/// it; and one client's reads beside writes at a fixed rate, with and without cleaning. `system`
-/// keeps its log in memory only.
+/// Measures random overwrites of 100 B objects when live objects take half of the memory and nine
+/// tenths of it; and one client's reads beside overwrites at a fixed rate, with and without
+/// cleaning. `system` keeps its log in memory only.
 ///
 /// # Errors
-/// When a server cannot be started or breaks.
+/// When a server cannot be started or fails.
 pub fn utilisation(lab: &Lab, system: &Sprat) -> Result<Utilisation> {
     let half = fill(lab, system, 0.5)?;
     let full = fill(lab, system, 0.9)?;
@@ -79,7 +81,9 @@ pub fn utilisation(lab: &Lab, system: &Sprat) -> Result<Utilisation> {
     let roomy = fill(lab, system, ROOMY)?;
     let before = [moved(&roomy)?, moved(&full)?];
     let mut loaded = Vec::new();
-    // Idle moments have let the cleaner catch up; a burst before each turn puts it behind again.
+    // The cleaner catches up while the server is idle, so a burst before each measurement makes
+    // it
+    // work again.
     let burst = whole(full.free_bytes as f64 / full.log_bytes);
     for (filled, label, burst) in
         [(&roomy, "25 % full, no cleaning", 0), (&full, "90 % full, cleaning", burst)]
@@ -88,7 +92,7 @@ pub fn utilisation(lab: &Lab, system: &Sprat) -> Result<Utilisation> {
             lab.timed(LoadPlan::one_client(Workload::reads(filled.keys, VALUE_BYTES), Wait::Spin));
         let writes = filled.server.connect(1)?;
         let mut target =
-            Box::new(Beside::new(filled.server.connect(1)?, writes, filled.keys, burst));
+            Box::new(ReadsBesideWrites::new(filled.server.connect(1)?, writes, filled.keys, burst));
         target.set_active(false);
         loaded.push(Loaded { target, label: label.to_owned(), plan, server: None });
     }
@@ -118,7 +122,7 @@ fn fill(lab: &Lab, system: &Sprat, share: f64) -> Result<Filled> {
     Ok(Filled { server, keys, free_bytes, log_bytes })
 }
 
-/// Overwrites until the cleaner has come to its steady state.
+/// Overwrites objects until the cleaner is in its steady state.
 fn age(target: &mut dyn LoadTarget, filled: &Filled, plan: &LoadPlan) -> Result<()> {
     let writes = whole(filled.free_bytes as f64 * AGEING / filled.log_bytes);
     target.set_active(true);
@@ -141,11 +145,11 @@ fn counter(server: &SpratServer, name: &str) -> Result<u64> {
 }
 
 fn moved(filled: &Filled) -> Result<u64> {
-    let mut asked = filled.server.connect(1)?;
-    asked.set_active(true);
+    let mut target = filled.server.connect(1)?;
+    target.set_active(true);
     let moved = counter(&filled.server, "cleaner_compacted_bytes_total")?
         + counter(&filled.server, "cleaner_combined_bytes_total")?;
-    asked.set_active(false);
+    target.set_active(false);
     Ok(moved)
 }
 
@@ -158,17 +162,17 @@ fn whole(value: f64) -> u64 {
     value as u64
 }
 
-/// A target whose reads are the load, beside overwrites at a rate of their own that the load does
-/// not see.
-struct Beside {
+/// A target for reads that also makes overwrites at a fixed rate, which the load generator does not
+/// see.
+struct ReadsBesideWrites {
     reads: Box<dyn LoadTarget>,
     writes: Box<dyn LoadTarget>,
     keys: u64,
     chance: sprat_chance::Chance,
     value: Vec<u8>,
-    /// Writes as fast as they go before each turn.
+    /// Writes to make at full speed before each measurement.
     burst: u64,
-    /// What went wrong with writes between turns.
+    /// The error of writes between measurements.
     trouble: Option<anyhow::Error>,
     started: std::time::Instant,
     sent: u64,
@@ -176,7 +180,7 @@ struct Beside {
     done: Vec<Completion>,
 }
 
-impl Beside {
+impl ReadsBesideWrites {
     fn new(reads: Box<dyn LoadTarget>, writes: Box<dyn LoadTarget>, keys: u64, burst: u64) -> Self {
         Self {
             reads,
@@ -194,9 +198,9 @@ impl Beside {
     }
 }
 
-impl Beside {
-    /// Writes `count` times as fast as it goes, and takes all answers that are due.
-    fn rush(&mut self, count: u64) -> Result<()> {
+impl ReadsBesideWrites {
+    /// Makes `count` writes at full speed, and waits for all answers.
+    fn write_burst(&mut self, count: u64) -> Result<()> {
         for _ in 0..count {
             self.write()?;
         }
@@ -208,7 +212,7 @@ impl Beside {
         Ok(())
     }
 
-    /// Begins a write; first takes answers while as many as may be are in flight.
+    /// Submits a write, after waiting until fewer than [`DEPTH`] are in flight.
     fn write(&mut self) -> Result<()> {
         while self.sent - self.answered >= DEPTH as u64 {
             self.take()?;
@@ -223,7 +227,7 @@ impl Beside {
         Ok(())
     }
 
-    /// Sends what was begun, and takes the answers that are there.
+    /// Sends submitted writes, and takes the answers that have arrived.
     fn take(&mut self) -> Result<()> {
         self.writes.poll(Duration::ZERO, &mut self.done)?;
         self.answered += self.done.len() as u64;
@@ -232,7 +236,7 @@ impl Beside {
     }
 }
 
-impl LoadTarget for Beside {
+impl LoadTarget for ReadsBesideWrites {
     fn name(&self) -> &str {
         self.reads.name()
     }
@@ -267,11 +271,11 @@ impl LoadTarget for Beside {
     fn set_active(&mut self, active: bool) {
         if active {
             self.reads.set_active(true);
-            self.trouble = self.rush(self.burst).err();
+            self.trouble = self.write_burst(self.burst).err();
             self.started = std::time::Instant::now();
             (self.sent, self.answered) = (0, 0);
         } else {
-            self.trouble = self.rush(0).err();
+            self.trouble = self.write_burst(0).err();
             self.reads.set_active(false);
         }
     }

@@ -1,4 +1,4 @@
-//! Memory, restarts, rest.
+//! Chapters about memory, restarts, idle CPU use and cleaning.
 
 use std::future::Future;
 use std::pin::pin;
@@ -20,14 +20,14 @@ use sprat_units::figure::{self, digits};
 const UDP: &str = "sprat fast+udp";
 const REDIS: Redis = Redis { unix: false };
 
-/// How long idle servers and clients are watched.
-const WATCHED: Duration = Duration::from_secs(5);
+/// How long the CPU use of idle servers and clients is measured.
+const IDLE_TIME: Duration = Duration::from_secs(5);
 
-/// CPU of a server and of a client that have nothing to do, as they wait by default.
+/// Measures the CPU use of an idle server and of an idle client, which wait as by default.
 pub(super) fn idle(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let sprat = settings.sprat(Transport::Udp, Mode::Adaptive);
     let systems: [&dyn System; 2] = [&sprat, &REDIS];
-    let found = scenarios::idle(&settings.lab, &systems, WATCHED)?;
+    let found = scenarios::idle(&settings.lab, &systems, IDLE_TIME)?;
     let share = |name: &str| {
         found.iter().find(|idle: &&Idle| idle.system == name).map(|idle| idle.cores * 100.0)
     };
@@ -45,7 +45,7 @@ pub(super) fn idle(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let table = wait(client.create_table(TABLE))?;
     wait(client.get(table, b"anything"))?;
     cpu::pause(Duration::from_millis(500));
-    let used = usage::cpu_share(std::process::id(), WATCHED)?;
+    let used = usage::cpu_share(std::process::id(), IDLE_TIME)?;
     findings.row(
         "CPU of an idle client with a thread of its own",
         Some(used * 100.0),
@@ -56,7 +56,7 @@ pub(super) fn idle(settings: &Settings, findings: &mut Findings) -> Result<()> {
     Ok(())
 }
 
-/// Waits for a future of the client's, whose own thread does the work.
+/// Polls a future of the client, whose own thread does the work, until it completes.
 fn wait<T>(future: impl Future<Output = Result<T, sprat_client::Error>>) -> Result<T> {
     let mut future = pin!(future);
     let until = Instant::now() + Duration::from_secs(10);
@@ -69,7 +69,7 @@ fn wait<T>(future: impl Future<Output = Result<T, sprat_client::Error>>) -> Resu
     bail!("no answer within ten seconds")
 }
 
-/// Resident memory an object.
+/// Measures the resident memory per object.
 pub(super) fn memory(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let sprat = settings.sprat(Transport::Udp, Mode::Adaptive);
     let systems: [&dyn System; 3] = [&sprat, &REDIS, &Memcached];
@@ -95,7 +95,7 @@ pub(super) fn memory(settings: &Settings, findings: &mut Findings) -> Result<()>
     Ok(())
 }
 
-/// Objects replayed a second after a kill.
+/// Measures the objects replayed per second after a kill.
 pub(super) fn restart(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let sprat = settings.sprat(Transport::Udp, Mode::Adaptive);
     let systems: [&dyn System; 2] = [&sprat, &REDIS];
@@ -139,7 +139,7 @@ pub(super) fn restart(settings: &Settings, findings: &mut Findings) -> Result<()
     Ok(())
 }
 
-/// What cleaning costs writers and readers.
+/// Measures the cost of cleaning for writes and reads.
 pub(super) fn utilisation(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let sprat = settings.sprat(Transport::Udp, Mode::Spin);
     let found = scenarios::utilisation(&settings.lab.undisturbed(), &sprat)?;
@@ -161,7 +161,8 @@ pub(super) fn utilisation(settings: &Settings, findings: &mut Findings) -> Resul
         Goal::RatioAtMost(3.0),
     );
     findings.note(format!(
-        "Utilisation: durability none. The cleaner moved {} during the reads without cleaning, and {} during those with.",
+        "Utilisation: durability none. The cleaner moved {} during the reads without cleaning, \
+         and {} during those with.",
         figure::bytes(found.moved[0] as f64),
         figure::bytes(found.moved[1] as f64)
     ));

@@ -1,4 +1,4 @@
-//! How long one operation takes.
+//! Chapters about the latency of operations.
 
 use anyhow::Result;
 use sprat_client::Mode;
@@ -14,7 +14,7 @@ const UDP: &str = "sprat fast+udp";
 const TCP: &str = "sprat tcp";
 const REDIS: Redis = Redis { unix: false };
 
-/// Reads by one client, everybody spinning, then everybody sleeping.
+/// Measures reads of one client, with client and server spinning, then with both sleeping.
 pub(super) fn reads(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let (udp, tcp) =
         (settings.sprat(Transport::Udp, Mode::Spin), settings.sprat(Transport::Tcp, Mode::Spin));
@@ -87,7 +87,7 @@ pub(super) fn reads(settings: &Settings, findings: &mut Findings) -> Result<()> 
     Ok(())
 }
 
-/// Writes kept in memory, by one client, everybody spinning.
+/// Measures writes in memory of one client, with client and server spinning.
 pub(super) fn writes(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let (udp, tcp) =
         (settings.sprat(Transport::Udp, Mode::Spin), settings.sprat(Transport::Tcp, Mode::Spin));
@@ -112,8 +112,8 @@ pub(super) fn writes(settings: &Settings, findings: &mut Findings) -> Result<()>
     Ok(())
 }
 
-/// A server, a client and a thread that only burns CPU, on two cores; server and client wait as
-/// they do by default.
+/// Measures reads with a server, a client and a thread that only burns CPU, on two cores; server
+/// and client wait as by default.
 pub(super) fn contention(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let adaptive =
         |transport| settings.sprat(transport, Mode::Adaptive).with_client(Mode::Adaptive);
@@ -132,8 +132,8 @@ pub(super) fn contention(settings: &Settings, findings: &mut Findings) -> Result
     Ok(())
 }
 
-/// Writes that survive: a power cut (`sync` against Redis's `always`), or the process (`buffered`
-/// against `everysec`).
+/// Measures durable writes: those that survive a power cut (`sync`, compared with Redis's
+/// `always`), and those that survive the process (`buffered`, compared with `everysec`).
 pub(super) fn durable(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let (udp, tcp) = (
         settings.sprat(Transport::Udp, Mode::Adaptive),

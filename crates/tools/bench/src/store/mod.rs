@@ -1,4 +1,4 @@
-//! Everything the store promises.
+//! `bench store`: all goals of the store on one server.
 
 mod capacity;
 mod latency;

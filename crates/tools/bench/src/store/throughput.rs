@@ -1,4 +1,4 @@
-//! Operations a second of one server core.
+//! Chapters about the operations per second of one server core.
 
 use anyhow::Result;
 use sprat_client::Mode;
@@ -13,13 +13,13 @@ const UDP: &str = "sprat fast+udp";
 const TCP: &str = "sprat tcp";
 const ONE: &str = "sprat fast+udp, one socket";
 
-/// Connections that most clients of one server make.
+/// Connections to one server, as many as benchmarks usually make.
 const CONNECTIONS: usize = 50;
 
-/// Operations in flight of the pipelined load.
+/// Operations in flight in the pipelined load.
 const DEPTH: usize = 512;
 
-/// Fifty connections, each waiting for its answers.
+/// Measures fifty connections with one operation at a time each.
 pub(super) fn fifty(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let (udp, tcp) =
         (settings.sprat(Transport::Udp, Mode::Spin), settings.sprat(Transport::Tcp, Mode::Spin));
@@ -45,7 +45,7 @@ pub(super) fn fifty(settings: &Settings, findings: &mut Findings) -> Result<()> 
     Ok(())
 }
 
-/// One connection with many operations in flight.
+/// Measures one connection with many operations in flight.
 pub(super) fn pipelined(settings: &Settings, findings: &mut Findings) -> Result<()> {
     let (udp, tcp) =
         (settings.sprat(Transport::Udp, Mode::Spin), settings.sprat(Transport::Tcp, Mode::Spin));
@@ -70,7 +70,8 @@ pub(super) fn pipelined(settings: &Settings, findings: &mut Findings) -> Result<
         Goal::Shown,
     );
     findings.note(format!(
-        "Pipelined: one connection, {DEPTH} in flight; the generator's core is as busy as the server's, so this is what \
+        "Pipelined: one connection, {DEPTH} in flight; the generator's core is as busy as the \
+         server's, so this is what \
          one client core and one server core do together."
     ));
     findings.results(results);

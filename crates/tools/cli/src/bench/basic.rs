@@ -21,7 +21,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Operations a second.
+/// Parses a rate in operations per second.
 fn parse_rate(text: &str) -> Result<f64, String> {
     bounded(text, 1.0, 1e9, "a rate")
 }
@@ -55,7 +55,7 @@ pub(crate) struct BasicArgs {
     #[arg(long)]
     sleep: bool,
     /// How long each turn of each line of the table takes; a number alone is seconds.
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = quantity::turn)]
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = quantity::measuring_time)]
     seconds: Duration,
     /// Turns of each line; medians count.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = parse_rounds)]
@@ -92,7 +92,7 @@ pub(crate) struct ClusterPerfArgs {
 #[derive(Args, Debug)]
 pub(crate) struct EchoArgs {
     /// How long each turn of each line of the table takes; a number alone is seconds.
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = quantity::turn)]
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = quantity::measuring_time)]
     seconds: Duration,
     /// Turns of each line; medians count.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = parse_rounds)]
@@ -113,7 +113,7 @@ pub(crate) struct PingArgs {
     #[arg(long, value_name = "SIZE", default_value = "100B", value_parser = quantity::object_size)]
     size: u32,
     /// How long, in all; a number alone is seconds.
-    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = quantity::turn)]
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = quantity::measuring_time)]
     seconds: Duration,
     /// Print JSON.
     #[arg(long)]
@@ -138,7 +138,10 @@ pub(crate) fn basic(args: &BasicArgs) -> Result<ExitCode> {
         for table in &tables {
             report.table(&format!("{} over {}", table.target, table.transport), &table.table());
         }
-        report.note("Atom, Cut, Xeon+IB: figures of [MMS], on other machines and a real network; its MB/s are MiB/s.");
+        report.note(
+            "Atom, Cut, Xeon+IB: figures of [MMS], on other machines and a real network; \
+            its MB/s are MiB/s.",
+        );
         report.write(path)?;
         eprintln!("sprat: report in {}", path.display());
     }
@@ -172,26 +175,27 @@ fn run_basic(args: &BasicArgs) -> Result<Vec<Basic>> {
     };
     let measured = measure(&mut targets, &settings, &mut |what| eprintln!("sprat: {what}"));
     drop(targets);
-    ours::forget(&args.connect.options()?).context("dropping the table that was measured")?;
+    ours::drop_table(&args.connect.options()?).context("dropping the table that was measured")?;
     measured
 }
 
-/// Connects to a running cluster; says how to start one if there is none.
+/// Connects to a running cluster; the error says how to start one.
 fn cluster(connect: &Connect, clients: usize) -> Result<ours::Connection> {
-    // A host that bypasses the kernel is one for all its clients.
+    // A kernel-bypass device belongs to one host, which all clients share.
     let sockets = if connect.local.is_some() { Sockets::One } else { Sockets::Each };
     ours::connect(&connect.options()?, clients, sockets, Mode::Sleep)
-        .with_context(|| absent(&connect.coordinator))
+        .with_context(|| no_cluster_hint(&connect.coordinator))
 }
 
-/// That no cluster answers there, and what to do about it.
-fn absent(coordinator: &str) -> String {
+/// Returns the error text for an address at which no cluster answers, with a remedy.
+fn no_cluster_hint(coordinator: &str) -> String {
     let start = match coordinator {
         DEFAULT_COORDINATOR => "sprat server".to_owned(),
         other => format!("sprat server -C {other} --with-coordinator"),
     };
     format!(
-        "no cluster answers at {coordinator}; start one with `{start}`, or name one that runs with -C"
+        "no cluster answers at {coordinator}; start one with `{start}`, or name one that runs \
+         with -C"
     )
 }
 
@@ -214,9 +218,10 @@ pub(crate) fn cluster_perf(args: &ClusterPerfArgs) -> Result<ExitCode> {
 
 pub(crate) fn ping(args: &PingArgs) -> Result<ExitCode> {
     let options = args.connect.options()?;
-    let climber = Climber::connect(&options).with_context(|| absent(&args.connect.coordinator))?;
+    let climber =
+        Climber::connect(&options).with_context(|| no_cluster_hint(&args.connect.coordinator))?;
     let ladder = climb(climber, args.size as usize, args.seconds);
-    ours::forget(&options).context("dropping the table that was measured")?;
+    ours::drop_table(&options).context("dropping the table that was measured")?;
     let ladder = ladder?;
     print_line(&if args.json {
         serde_json::to_string(&ladder)?

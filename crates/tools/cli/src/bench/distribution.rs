@@ -6,7 +6,7 @@ use crate::output::print_line;
 use crate::quantity;
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
-use sprat_bench::distribution::{self, Distributions, Over, picture, render};
+use sprat_bench::distribution::{self, Distributions, Subject, picture, render};
 use sprat_bench::ours::Transport;
 use sprat_bench::scenarios::Lab;
 use sprat_client::{Mode, Options};
@@ -67,7 +67,12 @@ pub(crate) struct DistributionArgs {
     #[arg(long, value_name = "SIZE", default_value = "100B", value_parser = quantity::object_size)]
     size: u32,
     /// Operations over each path.
-    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(100..=1_000_000_000))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1_000_000,
+        value_parser = clap::value_parser!(u64).range(100..=1_000_000_000)
+    )]
     samples: u64,
     /// Turns of each path.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = parse_rounds)]
@@ -104,17 +109,17 @@ pub(crate) struct JitterArgs {
     #[arg(long, value_name = "CORE", value_delimiter = ',')]
     cores: Vec<usize>,
     /// How long to watch; a number alone is seconds.
-    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = quantity::turn)]
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = quantity::measuring_time)]
     seconds: Duration,
     /// Print JSON.
     #[arg(long)]
     json: bool,
 }
 
-/// Where results go unless told.
+/// Default file of the results.
 const OUT: &str = "target/bench/distribution.json";
 
-/// How long an operation of the cluster measured may take.
+/// Timeout for an operation of the measured cluster.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(crate) fn distribution(args: &DistributionArgs) -> Result<ExitCode> {
@@ -140,7 +145,7 @@ pub(crate) fn distribution(args: &DistributionArgs) -> Result<ExitCode> {
 
 fn measure(args: &DistributionArgs, out: &Path) -> Result<Distributions> {
     let over = match &args.coordinator {
-        Some(coordinator) => Over::Cluster(Options {
+        Some(coordinator) => Subject::Cluster(Options {
             coordinator: coordinator.clone(),
             local: args.local.clone(),
             timeout: TIMEOUT,
@@ -150,10 +155,10 @@ fn measure(args: &DistributionArgs, out: &Path) -> Result<Distributions> {
         }),
         None => {
             let program = std::env::current_exe().context("finding this program's own file")?;
-            Over::Own(program, paths(&args.over)?)
+            Subject::Own(program, paths(&args.over)?)
         }
     };
-    // Servers keep their folders, and nothing in them, beside the results.
+    // The servers' data folders are made beside the results, and stay empty.
     let folder =
         out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
@@ -169,18 +174,19 @@ fn measure(args: &DistributionArgs, out: &Path) -> Result<Distributions> {
     distribution::measure(&settings, &over, &mut |what| eprintln!("sprat: {what}"))
 }
 
-fn paths(asked: &[OverArg]) -> Result<Vec<Transport>> {
+/// Returns the transports to measure, without duplicates; without flags, the usual ones.
+fn paths(requested: &[OverArg]) -> Result<Vec<Transport>> {
     const USUAL: &[OverArg] = &[OverArg::Memif, OverArg::Udp, OverArg::Tcp];
-    let asked = if asked.is_empty() { USUAL } else { asked };
+    let requested = if requested.is_empty() { USUAL } else { requested };
     let mut paths = Vec::new();
-    for path in asked {
+    for path in requested {
         let transport = match path {
             OverArg::Memif => Transport::Memif,
             OverArg::Virtio => Transport::Virtio,
             OverArg::Udp => Transport::Udp,
             OverArg::Tcp => Transport::Tcp,
         };
-        // Memory interfaces are driven without DPDK.
+        // memif needs no DPDK: we have a driver of our own.
         if transport == Transport::Virtio && !cfg!(feature = "dpdk") {
             bail!(
                 "this sprat has no {}: build it with `--features dpdk` (docs/bypass.md)",
@@ -227,7 +233,8 @@ fn write_comparison(all: &[Distributions], html: &Path) -> Result<()> {
 pub(crate) fn jitter(args: &JitterArgs) -> Result<ExitCode> {
     let machine = Machine::describe();
     let cores = if args.cores.is_empty() { allowed_cores()? } else { args.cores.clone() };
-    // Ordinary threads on every core: with a real-time class on all of them nothing else would run.
+    // Ordinary threads on every core: with a real-time class on all of them, no other process
+    // would run.
     let places: Vec<MeterPlacement> =
         cores.into_iter().map(|core| MeterPlacement { core: Some(core), fifo: None }).collect();
     let found = meter(&places, args.seconds)?;

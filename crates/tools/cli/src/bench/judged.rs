@@ -1,4 +1,5 @@
-//! `bench`, those that hold lists of promises.
+//! The benchmarks that judge a list of promises: `store`, `cluster`, `lab`, `flow`, `rack`,
+//! `grape`, `breakdown` and `bypass`.
 
 use crate::output::print_line;
 use crate::quantity::{self, counted};
@@ -56,7 +57,7 @@ pub(crate) struct LabBenchArgs {
     results: ResultArgs,
     /// How long each measurement counts for, after the growth of windows; some take longer at
     /// least. A number alone is seconds.
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = quantity::turn)]
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = quantity::measuring_time)]
     seconds: Duration,
     /// Up to 10 Gb/s, and longer: some GB of memory, and cores that are idle.
     #[arg(long)]
@@ -105,7 +106,7 @@ pub(crate) struct PromisesArgs {
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = parse_rounds)]
     rounds: usize,
     /// How long each system's turn in a round takes; a number alone is seconds.
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = quantity::turn)]
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = quantity::measuring_time)]
     seconds: Duration,
 }
 
@@ -124,18 +125,18 @@ pub(crate) struct BreakdownArgs {
     count: Vec<PerfEvent>,
 }
 
-/// What a turn takes where nobody sets it.
+/// How long one measurement runs by default.
 pub(super) const SECOND: Duration = Duration::from_secs(1);
 
-/// Objects of the memory and restart chapters.
+/// Objects in the memory and restart chapters.
 const OBJECTS: u64 = 2_000_000;
 
-/// The same with `--full`.
+/// Objects in those chapters with `--full`.
 const OBJECTS_FULL: u64 = 10_000_000;
 
-/// What a benchmark of promises has beyond the others.
+/// Settings that only some of these benchmarks have.
 struct Special {
-    /// Objects of the memory and restart chapters.
+    /// Objects in the memory and restart chapters.
     objects: u64,
     full: bool,
     cables: Result<Cables, String>,
@@ -166,7 +167,7 @@ pub(crate) fn lab(args: &LabBenchArgs) -> Result<ExitCode> {
     judge("lab", sprat_bench::lab::CHAPTERS, &PromisesArgs { results, seconds, rounds: 1 }, special)
 }
 
-/// Its streams run for times of their own: nobody sets the seconds.
+/// Runs `bench flow`. Its streams run for fixed times, so it has no `--seconds`.
 pub(crate) fn flow(args: &FlowBenchArgs) -> Result<ExitCode> {
     let FlowBenchArgs { results, rounds, full } = args.clone();
     let special = Special { full, ..Special::default() };
@@ -178,13 +179,13 @@ pub(crate) fn flow(args: &FlowBenchArgs) -> Result<ExitCode> {
     )
 }
 
-/// Its loads run for times of their own.
+/// Runs `bench rack`. Its loads run for fixed times.
 pub(crate) fn rack(results: &ResultArgs) -> Result<ExitCode> {
     let promises = PromisesArgs { results: results.clone(), seconds: SECOND, rounds: 1 };
     judge("rack", sprat_bench::rack::CHAPTERS, &promises, Special::default())
 }
 
-/// Its kernels are run as often as it takes.
+/// Runs `bench grape`. It runs each kernel as often as a stable figure needs.
 pub(crate) fn grape(results: &ResultArgs) -> Result<ExitCode> {
     let promises = PromisesArgs { results: results.clone(), seconds: SECOND, rounds: 1 };
     judge("grape", sprat_bench::grape::CHAPTERS, &promises, Special::default())
@@ -198,8 +199,8 @@ pub(crate) fn breakdown(args: &BreakdownArgs) -> Result<ExitCode> {
     judge("breakdown", sprat_bench::breakdown::CHAPTERS, &args.promises, special)
 }
 
-/// All of its servers are its own: it measures in a network of its own too, if it may, with cables
-/// to drive.
+/// Runs `bench bypass`. It starts all servers itself; with the privileges for it, it also makes a
+/// network namespace with virtual cables for them.
 pub(crate) fn bypass(args: &PromisesArgs) -> Result<ExitCode> {
     let cables = match cfg!(feature = "dpdk") {
         true => Cables::lay(),
@@ -208,7 +209,7 @@ pub(crate) fn bypass(args: &PromisesArgs) -> Result<ExitCode> {
     judge("bypass", sprat_bench::bypass::CHAPTERS, args, Special { cables, ..Special::default() })
 }
 
-/// Everything a list of chapters promises.
+/// Runs the chapters, judges what they promise, and writes and prints the results.
 fn judge(
     name: &str,
     chapters: &[Chapter],
@@ -226,8 +227,9 @@ fn judge(
     eprintln!("{machine}");
     let beside = |ending: &str| PathBuf::from(format!("target/bench/{name}.{ending}"));
     let (out, html) = (out.unwrap_or(beside("json")), html.unwrap_or(beside("html")));
-    // The data goes where the results go: a temporary folder may be in memory, and then nothing is
-    // ever synced.
+    // The data goes where the results go: a temporary folder may be a tmpfs, where a sync does
+    // not
+    // write to a disk.
     let data =
         out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     std::fs::create_dir_all(data).with_context(|| format!("making {}", data.display()))?;

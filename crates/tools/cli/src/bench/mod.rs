@@ -1,4 +1,4 @@
-//! `bench`: measures.
+//! `bench`: benchmarks of Sprat, of its peers and of the machine.
 
 pub(crate) mod basic;
 pub(crate) mod distribution;
@@ -69,7 +69,7 @@ The variable SPRAT_GRAPE_PEERS says where the peers' packages are [default: targ
 }
 
 impl BenchCommand {
-    /// Runs it; gives what the process ends with.
+    /// Runs the benchmark and returns the process's exit code.
     pub(crate) fn run(&self) -> Result<ExitCode> {
         match self {
             Self::Basic(args) => basic::basic(args),

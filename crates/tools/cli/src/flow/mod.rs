@@ -1,4 +1,4 @@
-//! Commands of flow.
+//! Commands of the file mover.
 
 pub(crate) mod browser;
 pub(crate) mod cp;

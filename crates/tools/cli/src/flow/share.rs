@@ -1,4 +1,4 @@
-//! `share`.
+//! `share`: serves a directory over HTTP.
 
 use crate::output::{print_json, print_line};
 use crate::quantity;
@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
-/// Where the mover is found, unless told.
+/// Default port of the file mover.
 pub(crate) const DEFAULT_PORT: u16 = 8040;
 
 #[derive(Args, Debug)]
@@ -139,7 +139,7 @@ pub(crate) struct ShareArgs {
     json: bool,
 }
 
-/// Where to listen; without a port it is that of --port.
+/// An address to listen at; without a port of its own it uses that of `--port`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Listen {
     address: IpAddr,
@@ -173,14 +173,14 @@ pub(super) fn pace(text: &str) -> Result<Pace, String> {
     }
 }
 
-/// How long what is being sent may go on after the first Ctrl-C.
+/// Time that transfers under way are given after the first Ctrl-C.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// How often programs are told of what is being sent.
-const LOOK: Duration = Duration::from_secs(1);
+/// Interval between two reports of the transfers under way, as JSON.
+const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Most addresses that are told.
-const MAX_TOLD: usize = 16;
+/// Addresses that are printed at most.
+const MAX_URLS: usize = 16;
 
 pub(crate) fn share(args: &ShareArgs) -> Result<ExitCode> {
     let listen = listen(args);
@@ -202,8 +202,8 @@ pub(crate) fn share(args: &ShareArgs) -> Result<ExitCode> {
     options.writable = writable(args, &options)?;
     let fingerprint = encrypt(args, &mut options)?;
     let (json, tls) = (args.json, options.tls.is_some());
-    options.observer = Some(Arc::new(move |event| tell(event, json)));
-    // From here on a signal ends it in good order, or has the tokens read again.
+    options.observer = Some(Arc::new(move |event| print_event(event, json)));
+    // From here on a signal ends the share in good order, or reloads the tokens.
     let signals = signals()?;
     let hung_up = Arc::new(AtomicBool::new(false));
     if args.token_file.is_some() {
@@ -214,12 +214,13 @@ pub(crate) fn share(args: &ShareArgs) -> Result<ExitCode> {
         share.addresses().iter().flat_map(|address| reached_at(*address)).collect();
     let scheme = if tls { "https" } else { "http" };
     let urls: Vec<String> =
-        hosts.iter().take(MAX_TOLD).map(|host| format!("{scheme}://{host}/")).collect();
+        hosts.iter().take(MAX_URLS).map(|host| format!("{scheme}://{host}/")).collect();
     if json {
         let directory = args.directory.display().to_string();
-        print_json(
-            &json!({ "event": "listening", "directory": directory, "urls": urls, "fingerprint": fingerprint }),
-        )?;
+        print_json(&json!({
+            "event": "listening", "directory": directory, "urls": urls,
+            "fingerprint": fingerprint,
+        }))?;
     } else {
         print_line(&format!("sharing {}", args.directory.display()))?;
         urls.iter().try_for_each(|url| print_line(&format!("  {url}")))?;
@@ -242,21 +243,24 @@ pub(crate) fn share(args: &ShareArgs) -> Result<ExitCode> {
             "sprat: everybody who reaches this machine may {may}; --token-file keeps strangers out"
         );
     }
-    while let Err(RecvTimeoutError::Timeout) = signals.recv_timeout(LOOK) {
+    while let Err(RecvTimeoutError::Timeout) = signals.recv_timeout(REPORT_INTERVAL) {
         if let Some(file) =
             args.token_file.as_ref().filter(|_| hung_up.swap(false, Ordering::AcqRel))
         {
-            read_tokens(&share, file);
+            reload_tokens(&share, file);
         }
         if json {
-            share.transfers().snapshot().0.iter().try_for_each(tell_going)?;
+            share.transfers().snapshot().0.iter().try_for_each(print_transfer)?;
         }
     }
-    // What comes here is cut off, and gone on with by the same command.
-    let going = share.transfers().snapshot().0.iter().filter(|transfer| !transfer.incoming).count();
-    if going > 0 {
+    // Uploads are cut off: their senders resume them by running the same command again.
+    let outgoing =
+        share.transfers().snapshot().0.iter().filter(|transfer| !transfer.incoming).count();
+    if outgoing > 0 {
         let seconds = GRACE.as_secs();
-        eprintln!("sprat: {going} transfers may go on for {seconds} s; Ctrl-C again ends them now");
+        eprintln!(
+            "sprat: {outgoing} transfers may go on for {seconds} s; Ctrl-C again ends them now"
+        );
     }
     share.stop(GRACE);
     if json {
@@ -265,9 +269,9 @@ pub(crate) fn share(args: &ShareArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reads the tokens again. Those that are known stay when the file cannot be read, so that nobody
-/// is let in by mistake.
-fn read_tokens(share: &Share, file: &Path) {
+/// Reads the tokens again. If the file cannot be read, the present tokens stay valid, so that a
+/// mistake in the file does not open the share to strangers.
+fn reload_tokens(share: &Share, file: &Path) {
     match Tokens::read(file) {
         Ok(tokens) => {
             eprintln!("sprat: {} has {tokens:?} now", file.display());
@@ -277,22 +281,26 @@ fn read_tokens(share: &Share, file: &Path) {
     }
 }
 
-/// How long files may be that are taken, if any are: from those who know a token, from this
-/// machine, or from everybody on demand.
+/// Returns the size limit of uploaded files, or `None` if uploads are not allowed.
+///
+/// # Errors
+/// If everybody who reaches this machine could upload and `--open` does not allow that.
 fn writable(args: &ShareArgs, options: &Options) -> Result<Option<u64>> {
     if !args.writable {
         return Ok(None);
     }
     let here = options.listen.iter().all(|address| address.ip().is_loopback());
     if args.token_file.is_none() && !here && !args.open {
-        let why = "--writable lets everybody who reaches this machine fill its disk; --token-file says who may, --listen 127.0.0.1 keeps it to \
+        let why = "--writable lets everybody who reaches this machine fill its disk; --token-file \
+            says who may, --listen 127.0.0.1 keeps it to \
                    this machine, and --open is for everybody";
         return Err(sprat_flow::copy::Error::Usage(why.to_owned()).into());
     }
     Ok(Some(args.max_file.unwrap_or(MAX_FILE)))
 }
 
-/// Everywhere, unless told; where there is no IPv6, everywhere of IPv4.
+/// Returns the addresses to listen at: by default all of IPv6 and IPv4, or of IPv4 alone on a
+/// machine without IPv6.
 fn listen(args: &ShareArgs) -> Vec<SocketAddr> {
     if !args.listen.is_empty() {
         return args.listen.iter().map(|listen| listen.at(args.port)).collect();
@@ -303,7 +311,7 @@ fn listen(args: &ShareArgs) -> Vec<SocketAddr> {
     vec![SocketAddr::new(every, args.port)]
 }
 
-/// Sets encryption up as the flags say; gives the fingerprint of a certificate that was made.
+/// Sets up TLS as the flags say; returns the fingerprint if it made a certificate.
 fn encrypt(args: &ShareArgs, options: &mut Options) -> Result<Option<String>> {
     if let (Some(chain), Some(key)) = (&args.tls_cert, &args.tls_key) {
         options.tls = Some(tls::load(chain, key)?);
@@ -324,8 +332,8 @@ fn encrypt(args: &ShareArgs, options: &mut Options) -> Result<Option<String>> {
     Ok(Some(made.fingerprint))
 }
 
-/// Hosts and ports by which others reach what listens at `address`: of all there are, those that
-/// reach furthest first.
+/// Returns the hosts and ports at which others reach a socket bound to `address`: for a wildcard
+/// address all of this machine's, loopback last.
 fn reached_at(address: SocketAddr) -> Vec<String> {
     if !address.ip().is_unspecified() {
         return vec![address.to_string()];
@@ -335,8 +343,8 @@ fn reached_at(address: SocketAddr) -> Vec<String> {
     own.map(|ip| SocketAddr::new(ip, address.port()).to_string()).collect()
 }
 
-/// The addresses of this machine's interfaces, loopback last; none that mean something on one link
-/// only.
+/// Returns the addresses of this machine's interfaces, loopback last. Leaves out link-local IPv6
+/// addresses, which others cannot use without naming an interface.
 fn own_addresses() -> Vec<IpAddr> {
     let mut own: Vec<IpAddr> = Vec::new();
     for interface in nix::ifaddrs::getifaddrs().into_iter().flatten() {
@@ -354,8 +362,8 @@ fn own_addresses() -> Vec<IpAddr> {
     own
 }
 
-/// Tells a program how far a transfer is. Its history is what was told before.
-fn tell_going(transfer: &Snapshot) -> Result<()> {
+/// Prints a transfer's progress as JSON, without its history: earlier lines contained that.
+fn print_transfer(transfer: &Snapshot) -> Result<()> {
     let mut value = serde_json::to_value(transfer)?;
     if let Some(object) = value.as_object_mut() {
         object.remove("history");
@@ -364,14 +372,16 @@ fn tell_going(transfer: &Snapshot) -> Result<()> {
     print_json(&value)
 }
 
-/// Tells of an answer. Nobody has to listen.
-fn tell(event: &Event, json: bool) {
+/// Prints a line for an answered request. Ignores write errors: the share goes on without a reader.
+fn print_event(event: &Event, json: bool) {
     let Event { peer, method, path, status, bytes, verified, summed, took, network, error } = event;
     let seconds = took.as_secs_f64();
     let _ = if json {
         print_json(&json!({
-            "event": "answer", "peer": peer.to_string(), "method": method, "path": path, "status": status,
-            "bytes": bytes, "verified": verified, "summed": summed, "seconds": seconds, "error": error,
+            "event": "answer", "peer": peer.to_string(), "method": method, "path": path,
+            "status": status,
+            "bytes": bytes, "verified": verified, "summed": summed, "seconds": seconds,
+            "error": error,
             "rtt_ms": network.map(|network| network.rtt.as_secs_f64() * 1e3),
             "delivery_rate": network.map(|network| network.delivery_rate),
             "retransmitted": network.map(|network| network.retransmitted),

@@ -1,4 +1,4 @@
-//! `grape explain`: what becomes of a kernel.
+//! `grape explain`: how a kernel is compiled for this processor and for a GRAPE-DR.
 
 use crate::grape::run::{KernelArgs, metric, program};
 use crate::output::print_line;
@@ -32,13 +32,13 @@ pub(crate) struct GrapeExplainArgs {
     no_measure: bool,
 }
 
-/// i and j of a measurement.
+/// Particles of each side in a measurement.
 const PARTICLES: usize = 4096;
 
-/// How long a measurement goes on.
-const MEASURED: Duration = Duration::from_millis(300);
+/// How long a measurement runs.
+const MEASURING_TIME: Duration = Duration::from_millis(300);
 
-/// The name and target of each set of vectors.
+/// Name and target of each vector instruction set.
 const TARGETS: [(&str, Target); 3] =
     [("avx512", Target::Avx512), ("avx2", Target::Avx2), ("portable", Target::Portable)];
 
@@ -57,7 +57,7 @@ pub(crate) fn explain(args: &GrapeExplainArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// One kind of operations.
+/// Gets the count of one kind of operations.
 type Count = fn(&Counts) -> usize;
 
 fn counts(program: &Program) -> Table {
@@ -91,7 +91,8 @@ fn counts(program: &Program) -> Table {
     table
 }
 
-/// What becomes of it on this processor's vectors.
+/// Prints how the kernel compiles for each of this processor's vector instruction sets, and its
+/// predicted and measured rates.
 fn vectors(program: &Program, no_measure: bool) -> Result<()> {
     let mut head =
         vec!["vectors", "lanes", "unroll", "instructions", "registers", "spills", "code"];
@@ -131,7 +132,8 @@ fn vectors(program: &Program, no_measure: bool) -> Result<()> {
     print_line(table.to_string().trim_end())
 }
 
-/// Interactions a second of both, which run in turns: the best of several runs each.
+/// Returns the interactions per second of two kernels: the best of several runs of each. They
+/// alternate, so that a change in the processor's clock affects both.
 fn measure(both: [&Compiled; 2]) -> Result<[f64; 2]> {
     let mut chance = Chance::new(1);
     let mut numbers = |fields: &[Field]| -> Vec<Vec<f64>> {
@@ -140,7 +142,7 @@ fn measure(both: [&Compiled; 2]) -> Result<[f64; 2]> {
     let arrays = both.map(|one| [numbers(one.program().i()), numbers(one.program().j())]);
     let inputs = [inputs(both[0].program(), &arrays[0])?, inputs(both[1].program(), &arrays[1])?];
     let (begun, mut best) = (Instant::now(), [f64::INFINITY; 2]);
-    while begun.elapsed() < MEASURED {
+    while begun.elapsed() < MEASURING_TIME {
         for ((compiled, inputs), best) in both.iter().zip(&inputs).zip(&mut best) {
             let run = Instant::now();
             std::hint::black_box(compiled.run(inputs));
@@ -152,7 +154,7 @@ fn measure(both: [&Compiled; 2]) -> Result<[f64; 2]> {
 }
 
 fn inputs<'a>(program: &Program, [i, j]: &'a [Vec<Vec<f64>>; 2]) -> Result<Inputs<'a>> {
-    // Without a default, 1 is as good as any.
+    // The values do not matter for the time, so constants without a default are 1.
     let constants: Vec<_> =
         program.constants().iter().map(|constant| constant.default.or(Some(1.0))).collect();
     Ok(Inputs::new(program, columns(i), columns(j), &constants)?)
@@ -162,23 +164,24 @@ fn columns(all: &[Vec<f64>]) -> Vec<Column<'_>> {
     all.iter().map(|one| Column::from(&one[..])).collect()
 }
 
-/// What becomes of it on a GRAPE-DR, and what was published of such kernels.
+/// Prints how the kernel compiles for a GRAPE-DR, next to published figures of such kernels.
 fn grapedr(program: &Program) -> Result<()> {
     let kernel = match sprat_grapedr::compile(program) {
         Ok(kernel) => kernel,
         Err(error) => return print_line(&format!("GRAPE-DR: {error}")),
     };
     let steps = kernel.steps();
-    let mut told = format!(
-        "GRAPE-DR: {steps} steps, {} instructions, {} words a j; a chip at 500 MHz: {} interactions/s predicted",
+    let mut summary = format!(
+        "GRAPE-DR: {steps} steps, {} instructions, {} words a j; a chip at 500 MHz: {} \
+         interactions/s predicted",
         kernel.listing().body.len(),
         kernel.listing().stride,
         metric(sprat_grapedr::rate(1, steps) * 1e9)
     );
     if let Some(flops) = program.flops() {
-        told += &format!(", {} Gflop/s", digits(sprat_grapedr::rate(flops.into(), steps)));
+        summary += &format!(", {} Gflop/s", digits(sprat_grapedr::rate(flops.into(), steps)));
     }
-    print_line(&told)?;
+    print_line(&summary)?;
     let mut table = Table::new(&[
         "published kernels",
         "steps, published",

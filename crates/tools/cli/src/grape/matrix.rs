@@ -1,4 +1,4 @@
-//! `grape dgemm` and `lu`: dense matrices on a simulated GRAPE-DR or on this processor, held
+//! `grape dgemm` and `lu`: dense matrices on a simulated GRAPE-DR or on this processor, checked
 //! against a plain computation.
 
 use crate::exit::CORRUPT;
@@ -60,20 +60,20 @@ fn side(text: &str) -> Result<usize, String> {
     size.ok_or_else(|| format!("want a whole number from 1 to {limit}"))
 }
 
-/// What a number may be off, relative to the sum of the sizes of what it is made of.
-const ALLOWED: f64 = 1e-13;
+/// Allowed error of a number, relative to the sum of the absolute values that were added.
+const TOLERANCE: f64 = 1e-13;
 
-/// Products of the plain computation, about: rows of larger matrices are not all held against it,
-/// but [`ROWS`] at least.
+/// Approximate limit of the plain computation's products. For larger matrices it checks only some
+/// of the rows, at least [`ROWS`].
 const PRODUCTS: usize = 1 << 32;
 
-/// Rows of a matrix that are held against the plain computation, at least.
+/// Rows of a matrix that are checked at least.
 const ROWS: usize = 16;
 
-/// Times that this processor computes, of which the middle one is told.
+/// Runs on this processor, of which the median time is reported.
 const TIMES: usize = 3;
 
-/// What it took.
+/// Time of a computation.
 enum Took {
     Machine(Timing),
     Processor { seconds: f64, threads: NonZeroUsize },
@@ -96,9 +96,9 @@ pub(crate) fn dgemm(args: &GrapeMatrixArgs) -> Result<ExitCode> {
             Ok((c, begun.elapsed().as_secs_f64()))
         })?,
     };
-    let error =
-        held(n).map(|row| worst(&a[row * n..(row + 1) * n], &b, &c[row * n..(row + 1) * n]));
-    tell(args, "C = A B", &took, 2 * cube(n), error.fold(0.0, worse))
+    let error = checked_rows(n)
+        .map(|row| max_error(&a[row * n..(row + 1) * n], &b, &c[row * n..(row + 1) * n]));
+    report(args, "C = A B", &took, 2 * cube(n), error.fold(0.0, max_or_nan))
 }
 
 pub(crate) fn lu(args: &GrapeMatrixArgs) -> Result<ExitCode> {
@@ -121,17 +121,17 @@ pub(crate) fn lu(args: &GrapeMatrixArgs) -> Result<ExitCode> {
     // L times U must be the matrix, in the order of the pivots.
     let mut upper = factors.clone();
     (0..n).for_each(|row| upper[row * n..row * n + row].fill(0.0));
-    let error = held(n).map(|row| {
+    let error = checked_rows(n).map(|row| {
         let mut lower = factors[row * n..(row + 1) * n].to_vec();
         lower[row] = 1.0;
         lower[row + 1..].fill(0.0);
         let from = pivots[row];
-        worst(&lower, &upper, &a[from * n..(from + 1) * n])
+        max_error(&lower, &upper, &a[from * n..(from + 1) * n])
     });
-    tell(args, "P A = L U", &took, operations, error.fold(0.0, worse))
+    report(args, "P A = L U", &took, operations, error.fold(0.0, max_or_nan))
 }
 
-/// Threads of this processor's, if it is to compute.
+/// Returns the threads for `--on cpu`, and `None` for the simulated GRAPE-DR.
 fn threads(args: &GrapeMatrixArgs) -> Result<Option<Threads>> {
     match args.on {
         MatrixArg::Grapedr if args.threads.is_some() => bail!("--threads is of --on cpu"),
@@ -145,7 +145,7 @@ fn threads(args: &GrapeMatrixArgs) -> Result<Option<Threads>> {
     }
 }
 
-/// Computes some times; tells the middle one's seconds.
+/// Runs a computation [`TIMES`] times and returns the run with the median time.
 fn timed<T>(
     threads: &Threads,
     once: impl Fn() -> Result<(T, f64), MatrixError>,
@@ -156,7 +156,8 @@ fn timed<T>(
     Ok((found, Took::Processor { seconds, threads: threads.count() }))
 }
 
-fn tell(
+/// Prints time, rate and error. The exit code is [`CORRUPT`] if the error exceeds [`TOLERANCE`].
+fn report(
     args: &GrapeMatrixArgs,
     what: &str,
     took: &Took,
@@ -164,8 +165,8 @@ fn tell(
     error: f64,
 ) -> Result<ExitCode> {
     let rate = |seconds: f64| if seconds > 0.0 { gflops(operations, seconds) } else { 0.0 };
-    let (right, rows) = (error <= ALLOWED, held(args.size).count());
-    let mut told = json!({
+    let (right, rows) = (error <= TOLERANCE, checked_rows(args.size).count());
+    let mut value = json!({
         "size": args.size, "error": error, "right": right, "rows": rows, "operations": operations,
     });
     let lines = match took {
@@ -173,9 +174,9 @@ fn tell(
             let shape = shape(args.shape)?;
             let seconds = timing.seconds(shape);
             let (inside, whole) = (rate(seconds.compute), rate(seconds.whole));
-            told["gflops_compute"] = json!(inside);
-            told["gflops_whole"] = json!(whole);
-            told["timing"] = json_of_timing(timing, shape);
+            value["gflops_compute"] = json!(inside);
+            value["gflops_whole"] = json!(whole);
+            value["timing"] = json_of_timing(timing, shape);
             let (inside, whole) = (digits(inside), digits(whole));
             let rates = format!(
                 "{inside} Gflop/s of the chips' own time, {whole} with all that goes in and out"
@@ -183,14 +184,14 @@ fn tell(
             format!("{}\n{rates}", table(timing, shape).to_string().trim_end())
         }
         Took::Processor { seconds, threads } => {
-            told["gflops"] = json!(rate(*seconds));
-            told["seconds"] = json!(seconds);
-            told["threads"] = json!(threads);
+            value["gflops"] = json!(rate(*seconds));
+            value["seconds"] = json!(seconds);
+            value["threads"] = json!(threads);
             format!("{} Gflop/s of this processor, on {threads} threads", digits(rate(*seconds)))
         }
     };
     if args.json {
-        print_json(&told)?;
+        print_json(&value)?;
     } else {
         print_line(&lines)?;
         let of = if rows < args.size {
@@ -198,7 +199,7 @@ fn tell(
         } else {
             String::new()
         };
-        print_line(&format!("{what} to {error:.1e}, relative{of}; {ALLOWED:.0e} is allowed"))?;
+        print_line(&format!("{what} to {error:.1e}, relative{of}; {TOLERANCE:.0e} is allowed"))?;
     }
     if right {
         return Ok(ExitCode::SUCCESS);
@@ -207,15 +208,15 @@ fn tell(
     Ok(ExitCode::from(CORRUPT))
 }
 
-/// Rows that are held against the plain computation: all, or evenly chosen ones.
-fn held(n: usize) -> impl Iterator<Item = usize> {
+/// Returns the rows to check against the plain computation: all, or evenly spaced ones.
+fn checked_rows(n: usize) -> impl Iterator<Item = usize> {
     let rows = (PRODUCTS / (n * n)).max(ROWS).min(n);
     (0..rows).map(move |at| at * n / rows)
 }
 
-/// How far numbers of a row are off at most from those that a row and a matrix give, relative to
-/// the sum of the sizes of the products.
-fn worst(row: &[f64], matrix: &[f64], given: &[f64]) -> f64 {
+/// Returns the largest error of the numbers in `given`, which should be the product of `row` and
+/// `matrix`, relative to the sum of the absolute values of the products.
+fn max_error(row: &[f64], matrix: &[f64], given: &[f64]) -> f64 {
     let mut sums = vec![(0.0_f64, 0.0_f64); given.len()];
     for (factor, numbers) in row.iter().zip(matrix.chunks(given.len())) {
         for ((sum, size), number) in sums.iter_mut().zip(numbers) {
@@ -227,11 +228,11 @@ fn worst(row: &[f64], matrix: &[f64], given: &[f64]) -> f64 {
         .iter()
         .zip(given)
         .map(|((sum, size), given)| (sum - given).abs() / size.max(f64::MIN_POSITIVE));
-    off.fold(0.0, worse)
+    off.fold(0.0, max_or_nan)
 }
 
-/// The greater; what is no number is the worst of all, where `max` would pass it over.
-fn worse(a: f64, b: f64) -> f64 {
+/// Returns the greater number, and NaN if either is NaN; `f64::max` would ignore a NaN.
+fn max_or_nan(a: f64, b: f64) -> f64 {
     if a.is_nan() || b.is_nan() { f64::NAN } else { a.max(b) }
 }
 

@@ -1,4 +1,4 @@
-//! `grape`: kernels of particles and matrices.
+//! `grape`: kernels of particle interactions and of dense matrices.
 
 pub(crate) mod explain;
 pub(crate) mod matrix;
@@ -36,7 +36,7 @@ pub(crate) enum GrapeCommand {
 }
 
 impl GrapeCommand {
-    /// Runs it; gives what the process ends with.
+    /// Runs the command and returns the process's exit code.
     pub(crate) fn run(&self) -> Result<ExitCode> {
         match self {
             Self::Kernels(args) => run::kernels(args),

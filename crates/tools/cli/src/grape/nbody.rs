@@ -1,7 +1,7 @@
-//! `grape nbody`: bodies that attract each other, over time.
+//! `grape nbody`: integrates bodies that attract each other over time.
 
 use crate::exit::INTERRUPTED;
-use crate::grape::run::{EngineArgs, PrecisionArg, engine, is_same_file, precision, together};
+use crate::grape::run::{EngineArgs, PrecisionArg, engine, is_same_file, on_all_ranks, precision};
 use crate::output::{print_json, print_line};
 use crate::signals::signals;
 use anyhow::{Context as _, Result, bail};
@@ -89,20 +89,20 @@ pub(crate) enum SchemeArg {
     Leapfrog,
 }
 
-/// Parts of a progress bar.
+/// Steps of the progress bar.
 const PARTS: u64 = 1000;
 
-/// Times that energy is told and snapshots are written, at most.
-const MAX_TOLD: f64 = 100_000.0;
+/// Reports of the energy, and snapshots, in a run at most.
+const MAX_REPORTS: f64 = 100_000.0;
 
 pub(crate) fn nbody(args: &GrapeNbodyArgs) -> Result<ExitCode> {
-    together(|ranks| nbody_on(args, ranks))
+    on_all_ranks(|ranks| nbody_on(args, ranks))
 }
 
 fn nbody_on(args: &GrapeNbodyArgs, ranks: &Ranks) -> Result<ExitCode> {
     let every = every(args)?;
     if ranks.is_first() {
-        keep_bodies(args)?;
+        protect_bodies(args)?;
     }
     let bodies = match &args.from {
         _ if !ranks.is_first() => None,
@@ -120,28 +120,27 @@ fn nbody_on(args: &GrapeNbodyArgs, ranks: &Ranks) -> Result<ExitCode> {
         std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     }
     let signals = signals()?;
-    let mut told = Telling::new(args, Run::new(gravity, bodies, scheme)?, ranks.is_first())?;
-    told.tell()?;
+    let mut session = Session::new(args, Run::new(gravity, bodies, scheme)?, ranks.is_first())?;
+    session.report()?;
     let mut stopped = false;
     let mut part = 1.0;
-    while !stopped && told.run.time() < args.until {
+    while !stopped && session.run.time() < args.until {
         let until = (part * every).min(args.until);
-        // A last piece that is nothing but rounding is part of this one.
+        // A last interval that only rounding errors would leave is merged into this one.
         let until = if args.until - until < every * 1e-9 { args.until } else { until };
-        while !stopped && !told.step(until)? {
-            told.bar.set_position(share(told.run.time() / args.until));
-            // All stop after the same step.
+        while !stopped && !session.step(until)? {
+            session.bar.set_position(share(session.run.time() / args.until));
+            // All ranks stop after the same step.
             stopped = ranks.any(signals.try_recv().is_ok())?;
         }
-        told.tell()?;
+        session.report()?;
         part += 1.0;
     }
-    told.end(stopped)
+    session.end(stopped)
 }
 
-/// Refuses to write over the bodies that a run begins with: as a picture, or as a snapshot of the
-/// same folder.
-fn keep_bodies(args: &GrapeNbodyArgs) -> Result<()> {
+/// Returns an error if the picture or a snapshot would overwrite the file of `--from`.
+fn protect_bodies(args: &GrapeNbodyArgs) -> Result<()> {
     let Some(from) = &args.from else { return Ok(()) };
     if let Some(picture) = args.picture.as_ref().filter(|picture| is_same_file(picture, from)) {
         bail!("--picture {}: it is the file of --from; name another", picture.display());
@@ -157,13 +156,14 @@ fn keep_bodies(args: &GrapeNbodyArgs) -> Result<()> {
     if let Some(path) = entries.filter(is_snapshot).find(|path| is_same_file(path, from)) {
         let (folder, path) = (folder.display(), path.display());
         bail!(
-            "--snapshots {folder}: {path} is the file of --from, and the run would write over it; name another folder"
+            "--snapshots {folder}: {path} is the file of --from, and the run would write over it; \
+             name another folder"
         );
     }
     Ok(())
 }
 
-/// What [`snapshot`] gives of any number.
+/// Whether [`snapshot`] returns this name for some number.
 fn is_snapshot(name: &str) -> bool {
     let number = name.strip_prefix("snapshot-").and_then(|rest| rest.strip_suffix(".npy"));
     number
@@ -175,46 +175,48 @@ fn snapshot(number: u32) -> String {
     format!("snapshot-{number:04}.npy")
 }
 
-/// How often energy is told.
+/// Returns the simulated time between two reports of the energy.
 fn every(args: &GrapeNbodyArgs) -> Result<f64> {
     if !(args.until > 0.0 && args.until.is_finite()) {
         bail!("--until {}: want a time above 0", args.until);
     }
     let every = args.every.unwrap_or(args.until / 10.0);
-    if !(every > 0.0 && args.until / every <= MAX_TOLD) {
+    if !(every > 0.0 && args.until / every <= MAX_REPORTS) {
         bail!(
-            "--every {every}: want a time above 0, of which no more than {MAX_TOLD} are in --until"
+            "--every {every}: want a time above 0, of which no more than {MAX_REPORTS} are in \
+             --until"
         );
     }
     Ok(every)
 }
 
-/// A run and what is told of it. All ranks go through the same, as energies are computed by all;
-/// the first alone tells and writes.
-struct Telling<'a> {
+/// A run and its output. All ranks call the same methods, since all take part in computing the
+/// energies; only the first rank prints and writes files.
+struct Session<'a> {
     args: &'a GrapeNbodyArgs,
     run: Run<'a>,
-    tells: bool,
+    is_first: bool,
     bar: ProgressBar,
     begun: Instant,
-    /// The energy at the beginning, and when it was told last.
+    /// The energy at the beginning.
     energy: f64,
+    /// The energy in the last report.
     latest: f64,
     snapshots: u32,
-    last: Option<PathBuf>,
+    last_snapshot: Option<PathBuf>,
 }
 
-impl<'a> Telling<'a> {
-    fn new(args: &'a GrapeNbodyArgs, run: Run<'a>, tells: bool) -> Result<Self> {
+impl<'a> Session<'a> {
+    fn new(args: &'a GrapeNbodyArgs, run: Run<'a>, is_first: bool) -> Result<Self> {
         let style = ProgressStyle::with_template("{bar:32} {percent}%  {eta} left")
             .expect("a constant template");
-        let bar = if args.json || !tells {
+        let bar = if args.json || !is_first {
             ProgressBar::hidden()
         } else {
             ProgressBar::new(PARTS).with_style(style)
         };
         let energy = run.conserved()?.energy();
-        if tells && !args.json {
+        if is_first && !args.json {
             print_line(&format!(
                 "{:>10} {:>10} {:>14} {:>10} {:>10}",
                 "time", "steps", "energy", "drift", "momentum"
@@ -223,13 +225,13 @@ impl<'a> Telling<'a> {
         Ok(Self {
             args,
             run,
-            tells,
+            is_first,
             bar,
             begun: Instant::now(),
             energy,
             latest: energy,
             snapshots: 0,
-            last: None,
+            last_snapshot: None,
         })
     }
 
@@ -238,11 +240,11 @@ impl<'a> Telling<'a> {
         self.run.step(until).with_context(|| format!("after time {time}"))
     }
 
-    /// Tells how things stand, and writes a snapshot where these are asked for.
-    fn tell(&mut self) -> Result<()> {
+    /// Reports time, energy and momentum, and writes a snapshot with `--snapshots`.
+    fn report(&mut self) -> Result<()> {
         let (run, now) = (&self.run, self.run.conserved()?);
         self.latest = now.energy();
-        if !self.tells {
+        if !self.is_first {
             return Ok(());
         }
         let momentum = now.momentum.iter().map(|part| part * part).sum::<f64>().sqrt();
@@ -252,13 +254,16 @@ impl<'a> Telling<'a> {
             let path = folder.join(snapshot(self.snapshots));
             write_snapshot(&path, run.bodies())?;
             self.snapshots += 1;
-            self.last = Some(path);
+            self.last_snapshot = Some(path);
         }
         if self.args.json {
             return print_json(&json!({
-                "time": time, "steps": steps, "bodies": run.bodies().len(), "energy": energy, "drift": drift,
-                "kinetic": now.kinetic, "potential": now.potential, "momentum": now.momentum, "angular": now.angular,
-                "seconds": self.begun.elapsed().as_secs_f64(), "snapshot": self.last,
+                "time": time, "steps": steps, "bodies": run.bodies().len(), "energy": energy,
+                "drift": drift,
+                "kinetic": now.kinetic, "potential": now.potential, "momentum": now.momentum,
+                "angular": now.angular,
+                               "seconds": self.begun.elapsed().as_secs_f64(),
+                               "snapshot": self.last_snapshot,
             }));
         }
         let line =
@@ -266,12 +271,12 @@ impl<'a> Telling<'a> {
         self.bar.suspend(|| print_line(&line))
     }
 
-    /// Ends a run whose last step was told.
+    /// Ends a run whose last step was reported: writes the picture and prints the drift.
     fn end(self, stopped: bool) -> Result<ExitCode> {
         self.bar.finish_and_clear();
         let (args, run) = (self.args, &self.run);
         let code = if stopped { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS };
-        if !self.tells {
+        if !self.is_first {
             return Ok(code);
         }
         if let Some(path) = &args.picture {
@@ -294,8 +299,12 @@ impl<'a> Telling<'a> {
         if !stopped {
             return Ok(code);
         }
-        let written: Vec<_> =
-            self.last.iter().chain(&args.picture).map(|path| path.display().to_string()).collect();
+        let written: Vec<_> = self
+            .last_snapshot
+            .iter()
+            .chain(&args.picture)
+            .map(|path| path.display().to_string())
+            .collect();
         let written = if written.is_empty() {
             String::new()
         } else {
@@ -305,7 +314,7 @@ impl<'a> Telling<'a> {
         Ok(code)
     }
 
-    /// How far energy is from what it was, relative to that.
+    /// Returns the change of the energy since the beginning, relative to the energy then.
     fn drift(&self, energy: f64) -> f64 {
         (energy - self.energy) / self.energy.abs().max(f64::MIN_POSITIVE)
     }

@@ -1,7 +1,7 @@
-//! `grape kernels` and `run`, and what commands about kernels share.
+//! `grape kernels` and `run`, and the flags and functions that commands about kernels share.
 
 use crate::exit::exit_code;
-use crate::output::{print_json, print_line, print_ready, told};
+use crate::output::{describe_error, print_json, print_line, print_ready};
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
 use serde_json::{Map, Value, json};
@@ -57,7 +57,12 @@ pub(crate) struct InputArgs {
     j: Option<PathBuf>,
 
     /// A constant of the kernel.
-    #[arg(long = "const", value_name = "NAME=VALUE", value_parser = constant, allow_hyphen_values = true)]
+    #[arg(
+        long = "const",
+        value_name = "NAME=VALUE",
+        value_parser = constant,
+        allow_hyphen_values = true
+    )]
     constants: Vec<(String, f64)>,
 
     /// Write results to this NumPy file, which is none of those read: a row for each i, a column
@@ -146,10 +151,10 @@ fn constant(text: &str) -> Result<(String, f64), String> {
     Ok((name.trim().to_owned(), number))
 }
 
-/// Rows of results that are printed.
+/// Rows of results that are printed at most.
 const ROWS: usize = 10;
 
-/// Text of a kernel, at most: far more than the language allows.
+/// Size limit of a kernel's file in bytes: far more than the language allows.
 const MAX_FILE: u64 = 1 << 24;
 
 pub(crate) fn kernels(args: &GrapeKernelsArgs) -> Result<ExitCode> {
@@ -167,20 +172,22 @@ pub(crate) fn kernels(args: &GrapeKernelsArgs) -> Result<ExitCode> {
 }
 
 pub(crate) fn run(args: &GrapeRunArgs) -> Result<ExitCode> {
-    together(|ranks| run_on(args, ranks))
+    on_all_ranks(|ranks| run_on(args, ranks))
 }
 
-/// Runs what all ranks do that were started together: usually one. Where one of them fails all do,
-/// and the first says why.
-pub(super) fn together(work: impl FnOnce(&Ranks) -> Result<ExitCode>) -> Result<ExitCode> {
+/// Joins the ranks that `mpirun` started together, usually just one, and runs `work` on this rank.
+/// If one rank fails all fail, and the first rank reports the error.
+pub(super) fn on_all_ranks(work: impl FnOnce(&Ranks) -> Result<ExitCode>) -> Result<ExitCode> {
     let ranks = Ranks::join()?;
     let done = work(&ranks);
     if ranks.count() == 1 {
         return done;
     }
-    let mine = done.as_ref().map(drop).map_err(|error| (told(error), exit_code(error)));
-    match ranks.end(mine) {
-        // One that fails has mpirun end the others: the first alone does, when it has told why.
+    let outcome =
+        done.as_ref().map(drop).map_err(|error| (describe_error(error), exit_code(error)));
+    match ranks.end(outcome) {
+        // mpirun ends all ranks when one fails, so only the first fails, after it has reported
+        // why.
         _ if !ranks.is_first() => Ok(ExitCode::SUCCESS),
         Err(stopped) => Err(stopped.into()),
         Ok(()) => done,
@@ -190,7 +197,7 @@ pub(super) fn together(work: impl FnOnce(&Ranks) -> Result<ExitCode>) -> Result<
 fn run_on(args: &GrapeRunArgs, ranks: &Ranks) -> Result<ExitCode> {
     let engine = engine(&args.engine)?;
     if ranks.is_first() {
-        keep_inputs(&args.kernel, &args.input)?;
+        protect_inputs(&args.kernel, &args.input)?;
     }
     let arrays = Arrays::read(&args.input, ranks)?;
     let program = program(&args.kernel, arrays.precision(), ranks)?;
@@ -210,18 +217,19 @@ fn run_on(args: &GrapeRunArgs, ranks: &Ranks) -> Result<ExitCode> {
     let pairs = inputs.ni() as f64 * inputs.nj() as f64;
     if args.json {
         let flops = program.flops().map(|flops| f64::from(flops) * pairs / seconds);
-        let mut told = json!({
-            "i": inputs.ni(), "j": inputs.nj(), "ranks": ranks.count(), "seconds": seconds, "interactions_per_second": pairs / seconds,
+        let mut value = json!({
+            "i": inputs.ni(), "j": inputs.nj(), "ranks": ranks.count(), "seconds": seconds,
+            "interactions_per_second": pairs / seconds,
             "flops_per_second": flops, "not_finite": not_finite(&outputs), "out": args.input.out,
         });
         if args.input.out.is_none() {
-            told["results"] = json_of(&program, &outputs);
+            value["results"] = json_of(&program, &outputs);
         }
         save(&args.input, &outputs)?;
-        print_json(&told)?;
+        print_json(&value)?;
         return Ok(ExitCode::SUCCESS);
     }
-    tell(&args.input, &program, &outputs)?;
+    report_results(&args.input, &program, &outputs)?;
     let flops = program.flops();
     let flops = flops.map_or_else(String::new, |flops| {
         format!(", {} Gflop/s", digits(f64::from(flops) * pairs / seconds / 1e9))
@@ -236,9 +244,9 @@ fn run_on(args: &GrapeRunArgs, ranks: &Ranks) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The kernel's program: a file's, which the first rank reads, or one that comes with the program.
-/// Without `--precision` it has that of the files it is run on, `of_files`. Names that nothing uses
-/// are told.
+/// Parses the kernel: one that is built in, or a file, which the first rank reads and broadcasts.
+/// Without `--precision` the kernel has the precision of its input files, `of_files`. Warns of
+/// names that the kernel does not use.
 pub(super) fn program(args: &KernelArgs, of_files: Precision, ranks: &Ranks) -> Result<Program> {
     let name = &args.kernel;
     let text = match ready(name) {
@@ -248,7 +256,8 @@ pub(super) fn program(args: &KernelArgs, of_files: Precision, ranks: &Ranks) -> 
     };
     if is_listing(&text) {
         bail!(
-            "{name} is a listing of the GRAPE-DR, as `sprat grape asm` prints it: `sprat grape sim` runs these"
+            "{name} is a listing of the GRAPE-DR, as `sprat grape asm` prints it: `sprat grape \
+             sim` runs these"
         );
     }
     let precision = args.precision.map_or(of_files, precision);
@@ -262,7 +271,8 @@ pub(super) fn program(args: &KernelArgs, of_files: Precision, ranks: &Ranks) -> 
     Ok(kernel.program)
 }
 
-/// The text of a file that is a listing of the GRAPE-DR; none of a kernel.
+/// Returns the file's text if it is a listing of GRAPE-DR instructions, and `None` if it is a
+/// kernel.
 pub(super) fn listing(name: &str) -> Result<Option<String>> {
     let text = if ready(name).is_some() { None } else { Some(text(name)?) };
     Ok(text.filter(|text| is_listing(text)))
@@ -279,9 +289,9 @@ fn text(name: &str) -> Result<String> {
     std::fs::read_to_string(name).with_context(|| name.to_owned())
 }
 
-/// Refuses to write results over a file that the command reads, also where that has another name by
-/// a link.
-pub(super) fn keep_inputs(kernel: &KernelArgs, input: &InputArgs) -> Result<()> {
+/// Returns an error if `--out` would overwrite a file that the command reads, also if a link gives
+/// that file another name.
+pub(super) fn protect_inputs(kernel: &KernelArgs, input: &InputArgs) -> Result<()> {
     let Some(out) = &input.out else { return Ok(()) };
     let kernel = (ready(&kernel.kernel).is_none()).then(|| Path::new(&kernel.kernel));
     let read = [("the kernel", kernel), ("--i", input.i.as_deref()), ("--j", input.j.as_deref())];
@@ -297,8 +307,8 @@ pub(super) fn keep_inputs(kernel: &KernelArgs, input: &InputArgs) -> Result<()> 
     Ok(())
 }
 
-/// Whether both names are of one file of data. A device, such as a terminal, may be read and
-/// written.
+/// Whether both paths name the same regular file. A device, such as a terminal, may be both read
+/// and written, so it never counts.
 pub(super) fn is_same_file(one: &Path, other: &Path) -> bool {
     let of = |path: &Path| {
         path.metadata().ok().filter(Metadata::is_file).map(|file| (file.dev(), file.ino()))
@@ -333,7 +343,7 @@ pub(super) fn engine(args: &EngineArgs) -> Result<Engine> {
     })
 }
 
-/// What was read for a run.
+/// The particles of a run, read from the files of `--i` and `--j`.
 pub(super) struct Arrays {
     i: Option<Array>,
     j: Option<Array>,
@@ -347,8 +357,8 @@ impl Arrays {
         Ok(Self { i: read(&args.i)?, j: read(&args.j)? })
     }
 
-    /// f64 if a file has `float64`: what it says is not made narrower unless `--precision` asks for
-    /// that.
+    /// Returns f64 if a file contains `float64`: only `--precision` reduces the precision of
+    /// inputs.
     pub(super) fn precision(&self) -> Precision {
         let wide = [&self.i, &self.j]
             .into_iter()
@@ -357,7 +367,7 @@ impl Arrays {
         if wide { Precision::F64 } else { Precision::F32 }
     }
 
-    /// Checked against a program.
+    /// Matches the arrays and constants with those that the program needs.
     pub(super) fn inputs(&self, program: &Program, args: &InputArgs) -> Result<Inputs<'_>> {
         let known = program.constants();
         let mut constants = vec![None; known.len()];
@@ -391,9 +401,13 @@ impl Arrays {
     }
 }
 
-/// Writes results where they were asked for, else prints the first; and tells of those that are not
+/// Writes the results to `--out`, or else prints the first rows; warns of results that are not
 /// finite.
-pub(super) fn tell(args: &InputArgs, program: &Program, outputs: &[Output]) -> Result<()> {
+pub(super) fn report_results(
+    args: &InputArgs,
+    program: &Program,
+    outputs: &[Output],
+) -> Result<()> {
     save(args, outputs)?;
     if args.out.is_none() {
         let names =
@@ -420,7 +434,8 @@ pub(super) fn save(args: &InputArgs, outputs: &[Output]) -> Result<()> {
     Ok(args.out.as_deref().map_or(Ok(()), |path| write_outputs(path, outputs))?)
 }
 
-/// Results by name; what is not finite is null, as JSON has no word for it.
+/// Returns the results by name. Numbers that are not finite become null, since JSON cannot express
+/// them.
 pub(super) fn json_of(program: &Program, outputs: &[Output]) -> Value {
     let values = program.results().iter().zip(outputs).map(|(result, output)| {
         let value = match output {
@@ -443,7 +458,7 @@ pub(super) fn not_finite(outputs: &[Output]) -> usize {
     outputs.iter().map(of).sum()
 }
 
-/// A rate with its unit's prefix.
+/// Renders a rate with a metric prefix.
 pub(super) fn metric(rate: f64) -> String {
     let (unit, scale) = [(" G", 1e9), (" M", 1e6), (" k", 1e3)]
         .into_iter()

@@ -1,7 +1,8 @@
 //! `grape asm` and `sim`: kernels on a simulated GRAPE-DR.
 
 use crate::grape::run::{
-    Arrays, InputArgs, KernelArgs, json_of, keep_inputs, listing, metric, program, save, tell,
+    Arrays, InputArgs, KernelArgs, json_of, listing, metric, program, protect_inputs,
+    report_results, save,
 };
 use crate::output::{print_json, print_line};
 use anyhow::{Context as _, Result, bail};
@@ -78,7 +79,7 @@ pub(crate) fn asm(args: &GrapeAsmArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A kernel for the machine: compiled, or from a file of what [`asm`] prints.
+/// Compiles the kernel for the GRAPE-DR, or assembles a file that [`asm`] printed.
 fn kernel(args: &KernelArgs, of_files: Precision) -> Result<Kernel> {
     let named = || args.kernel.clone();
     let Some(listing) = listing(&args.kernel)? else {
@@ -95,7 +96,7 @@ fn kernel(args: &KernelArgs, of_files: Precision) -> Result<Kernel> {
 
 pub(crate) fn sim(args: &GrapeSimArgs) -> Result<ExitCode> {
     let shape = shape(args.shape)?;
-    keep_inputs(&args.kernel, &args.input)?;
+    protect_inputs(&args.kernel, &args.input)?;
     let arrays = Arrays::read(&args.input, &ALONE)?;
     let kernel = kernel(&args.kernel, arrays.precision())?;
     let inputs = arrays.inputs(kernel.program(), &args.input)?;
@@ -107,19 +108,22 @@ pub(crate) fn sim(args: &GrapeSimArgs) -> Result<ExitCode> {
     let pairs = inputs.ni() as f64 * inputs.nj() as f64;
     let rate = pairs / run.timing.seconds(shape).whole;
     if args.json {
-        let mut told = json!({ "i": inputs.ni(), "j": inputs.nj(), "steps": kernel.steps(), "timing": json_of_timing(&run.timing, shape) });
+        let mut value = json!({
+            "i": inputs.ni(), "j": inputs.nj(), "steps": kernel.steps(),
+            "timing": json_of_timing(&run.timing, shape),
+        });
         if args.input.out.is_none() {
-            told["results"] = json_of(kernel.program(), &run.outputs);
+            value["results"] = json_of(kernel.program(), &run.outputs);
         }
         save(&args.input, &run.outputs)?;
-        print_json(&told)?;
+        print_json(&value)?;
         return Ok(ExitCode::SUCCESS);
     }
     if let Some((lane, trace)) = &run.watched {
         trace_lines(*lane, trace)?;
         print_line("")?;
     }
-    tell(&args.input, kernel.program(), &run.outputs)?;
+    report_results(&args.input, kernel.program(), &run.outputs)?;
     print_line("")?;
     print_line(table(&run.timing, shape).to_string().trim_end())?;
     if rate.is_finite() {
@@ -136,7 +140,7 @@ pub(super) fn shape(args: ShapeArgs) -> Result<Shape> {
     Ok(Shape::new(args.chips.unwrap_or(design.chips()), args.clock.unwrap_or(design.clock()))?)
 }
 
-/// What the machine took, part by part.
+/// Renders the machine's cycles, bytes and seconds by phase.
 pub(super) fn table(timing: &Timing, shape: Shape) -> Table {
     let mut table = Table::new(&["part", "cycles", "bytes", "seconds"]);
     let seconds = timing.seconds(shape);
@@ -165,17 +169,22 @@ pub(super) fn json_of_timing(timing: &Timing, shape: Shape) -> Value {
     let seconds = timing.seconds(shape);
     json!({
         "chips": shape.chips(), "clock": shape.clock(), "cycles": timing.cycles(),
-        "load_cycles": timing.load_cycles, "loop_cycles": timing.loop_cycles, "store_cycles": timing.store_cycles,
-        "held_bytes": timing.held_words * WORD_BYTES, "broadcast_bytes": timing.broadcast_words * WORD_BYTES,
-        "read_bytes": timing.read_words * WORD_BYTES, "write_rate": WRITE_RATE, "read_rate": READ_RATE,
+        "load_cycles": timing.load_cycles, "loop_cycles": timing.loop_cycles,
+        "store_cycles": timing.store_cycles,
+        "held_bytes": timing.held_words * WORD_BYTES,
+        "broadcast_bytes": timing.broadcast_words * WORD_BYTES,
+        "read_bytes": timing.read_words * WORD_BYTES, "write_rate": WRITE_RATE,
+        "read_rate": READ_RATE,
         "seconds": {
-            "compute": seconds.compute, "write_held": seconds.write_held, "write_broadcast": seconds.write_broadcast,
+            "compute": seconds.compute, "write_held": seconds.write_held,
+            "write_broadcast": seconds.write_broadcast,
             "read": seconds.read, "whole": seconds.whole,
         },
     })
 }
 
-/// An i's element, instruction by instruction; of each operation the number that is this i's.
+/// Prints the trace of the element that computes the watched i, instruction by instruction, with
+/// the value of each operation in the vector lane of that i.
 fn trace_lines(lane: usize, trace: &Trace) -> Result<()> {
     print_line(&format!("element {}, vector element {lane}", trace.element()))?;
     for entry in trace.entries() {

@@ -1,4 +1,4 @@
-//! `lab ctl`.
+//! `lab ctl`: shows and changes the settings of a running box.
 
 use crate::lab::run::settings_in;
 use crate::lab::up::{LabState, dir};
@@ -123,8 +123,8 @@ fn show(client: &mut Client, json: bool) -> Result<()> {
         "{name}: {forward}, process {process}, {} MB of packet memory",
         memory / 1_000_000
     ))?;
-    ports.iter().try_for_each(told)?;
-    told_rules(&rules)
+    ports.iter().try_for_each(print_port)?;
+    print_rules(&rules)
 }
 
 fn filter(client: &mut Client, command: &LabFilterCommand, json: bool) -> Result<()> {
@@ -145,17 +145,18 @@ fn filter(client: &mut Client, command: &LabFilterCommand, json: bool) -> Result
         return print_json(&serde_json::to_value(&list)?);
     }
     for gone in &list.removed {
-        print_line(&format!("  removed: {}", told_rule(gone)))?;
+        print_line(&format!("  removed: {}", describe_rule(gone)))?;
     }
-    told_rules(&list.rules)
+    print_rules(&list.rules)
 }
 
-fn told_rules(rules: &[RuleState]) -> Result<()> {
-    let told = |(number, rule)| print_line(&format!("  filters[{number}]: {}", told_rule(rule)));
-    rules.iter().enumerate().try_for_each(told)
+fn print_rules(rules: &[RuleState]) -> Result<()> {
+    let print =
+        |(number, rule)| print_line(&format!("  filters[{number}]: {}", describe_rule(rule)));
+    rules.iter().enumerate().try_for_each(print)
 }
 
-fn told_rule(RuleState { rule, seen }: &RuleState) -> String {
+fn describe_rule(RuleState { rule, seen }: &RuleState) -> String {
     let RuleWords { expression, from, action } = rule;
     let from = from.as_ref().map_or_else(String::new, |from| format!(" from {from}"));
     let lacking = if seen.lacking > 0 {
@@ -177,10 +178,10 @@ fn set(client: &mut Client, to: Option<&str>, settings: &[String], json: bool) -
     if json {
         return print_json(&serde_json::to_value(&changed)?);
     }
-    changed.lines.iter().try_for_each(told)
+    changed.lines.iter().try_for_each(print_port)
 }
 
-/// `SETTING=VALUE`, a word each, or several in one with commas between.
+/// Parses settings, each a word `SETTING=VALUE`, or several in one word, separated by commas.
 fn words(settings: &[String]) -> Result<LineWords> {
     let mut words = serde_json::Map::new();
     for (key, value) in settings.iter().flat_map(|text| settings_in(text)) {
@@ -192,18 +193,18 @@ fn words(settings: &[String]) -> Result<LineWords> {
     serde_json::from_value(words.into()).context("no such setting")
 }
 
-/// A line, without what it leaves as it is by default.
-fn told(port: &PortState) -> Result<()> {
-    let usual = LineWords::of(&Default::default());
-    let usual: Vec<_> = usual.given().collect();
-    let told = |(key, word): (&'static str, &Word)| {
-        (!usual.contains(&(key, word))).then(|| format!("{key}={}", word.0))
+/// Prints the settings of the line to a port that differ from the defaults.
+fn print_port(port: &PortState) -> Result<()> {
+    let defaults = LineWords::of(&Default::default());
+    let defaults: Vec<_> = defaults.given().collect();
+    let setting = |(key, word): (&'static str, &Word)| {
+        (!defaults.contains(&(key, word))).then(|| format!("{key}={}", word.0))
     };
-    let told: Vec<_> = port.line.given().filter_map(told).collect();
-    let told = if told.is_empty() {
+    let settings: Vec<_> = port.line.given().filter_map(setting).collect();
+    let settings = if settings.is_empty() {
         "a cable: at once, and nothing lost".to_owned()
     } else {
-        told.join(" ")
+        settings.join(" ")
     };
-    print_line(&format!("  to {}: {told}", port.port))
+    print_line(&format!("  to {}: {settings}", port.port))
 }

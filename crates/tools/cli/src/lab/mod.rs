@@ -1,4 +1,4 @@
-//! `lab`: networks to try things on.
+//! `lab`: emulated networks for experiments.
 
 pub(crate) mod ctl;
 pub(crate) mod run;
@@ -36,7 +36,7 @@ pub(crate) enum LabCommand {
 }
 
 impl LabCommand {
-    /// Runs it; gives what the process ends with.
+    /// Runs the command and returns the process's exit code.
     pub(crate) fn run(&self) -> Result<ExitCode> {
         match self {
             Self::Run(args) => run::run(args),

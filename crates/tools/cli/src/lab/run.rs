@@ -1,4 +1,4 @@
-//! `lab run`.
+//! `lab run`: runs one network box.
 
 use crate::exit::BEHIND;
 use crate::lab::series::{Series, SeriesArgs};
@@ -179,7 +179,7 @@ pub(crate) struct LineArgs {
 }
 
 impl LineArgs {
-    /// The same as words; what was not given is taken from `base`.
+    /// Returns the settings as words; takes those that were not given from `base`.
     pub(crate) fn words(&self, base: &LineWords) -> LineWords {
         let or = |given: &Option<String>, base: &Option<Word>| {
             given.clone().map(Word).or_else(|| base.clone())
@@ -203,15 +203,16 @@ impl LineArgs {
     }
 }
 
-/// Between two live lines.
-const LIVE: Duration = Duration::from_secs(1);
+/// Interval between two updates of the progress line.
+const UPDATE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How often it is looked whether the box has ended by itself.
-const LOOK: Duration = Duration::from_millis(100);
+/// Interval at which to check whether the box has ended by itself.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 pub(crate) fn run(args: &LabRunArgs) -> Result<ExitCode> {
     let mut config = config(args)?;
-    // Who may make TAPs, but enter no namespace, may want them among the machine's own interfaces.
+    // A user who may make TAPs but not enter namespaces may want the TAPs in the machine's own
+    // namespace, so only without the right to make them do we enter namespaces of our own.
     if missing_privileges().iter().any(|name| name.starts_with("CAP_NET_ADMIN"))
         && own_namespaces()?
     {
@@ -222,7 +223,7 @@ pub(crate) fn run(args: &LabRunArgs) -> Result<ExitCode> {
     if let Some(name) = &args.name {
         config.name.clone_from(name);
     }
-    let told = told(&config);
+    let description = describe(&config);
     let mut series = Series::new(&args.series)?;
     let signals = signals()?;
     let about = config
@@ -233,9 +234,9 @@ pub(crate) fn run(args: &LabRunArgs) -> Result<ExitCode> {
     let engine = config.start()?;
     let control = control(args, &engine)?;
     if let Some(series) = &mut series {
-        series.begin(told.clone(), about)?;
+        series.begin(description.clone(), about)?;
     }
-    eprintln!("sprat: {told}");
+    eprintln!("sprat: {description}");
     match &control {
         Some(control) => eprintln!("sprat: the box runs as {}; stop with Ctrl-C", control.name()),
         None => eprintln!("sprat: the box runs; stop with Ctrl-C"),
@@ -243,7 +244,7 @@ pub(crate) fn run(args: &LabRunArgs) -> Result<ExitCode> {
     let watched =
         watch(&engine, control.as_ref(), &signals, args.duration, args.quiet, series.as_mut());
     let report = engine.stop()?;
-    drop(control); // whoever asked for the end hears of it
+    drop(control); // answers the client that requested the stop
     watched?;
     if let Some(series) = series {
         series.end(&[(String::new(), report.clone())])?;
@@ -259,8 +260,9 @@ pub(crate) fn run(args: &LabRunArgs) -> Result<ExitCode> {
     Ok(if report.kept_up() { ExitCode::SUCCESS } else { ExitCode::from(BEHIND) })
 }
 
-/// Lets the box be asked and changed from outside. A box that nobody named runs without that where
-/// it cannot be, and says so.
+/// Starts the control server, by which `lab ctl` queries and changes the box. If that fails, a box
+/// with a name from `--name` does not run; one with a derived name runs without it, and a warning
+/// says so.
 fn control(args: &LabRunArgs, engine: &Engine) -> Result<Option<Server>> {
     let place = ControlDir::of(&dir(&args.state));
     let start = |name: &str| Server::start(&place, name, engine.handle().clone());
@@ -279,32 +281,34 @@ fn control(args: &LabRunArgs, engine: &Engine) -> Result<Option<Server>> {
         .ok())
 }
 
-/// The name of a box that nobody named: those of its ports, as far as they fit.
+/// Derives a box's name from those of its ports, as far as they fit.
 fn name_of(ports: &[String]) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
     let name: String = ports.join("-").chars().map(plain).take(MAX_NAME).collect();
     name.trim_matches('-').to_owned()
 }
 
-/// Without root: goes on in namespaces of this process's own, and says how to come there.
+/// Without root privileges, enters namespaces of this process's own and prints how to join them.
+/// Returns whether it did.
 pub(super) fn own_namespaces() -> Result<bool> {
     let entered = enter_own_namespaces()?;
     if entered {
         let process = std::process::id();
         eprintln!(
-            "sprat: not root: in namespaces of its own; a shell in them: nsenter --preserve-credentials -U -m -n -t {process}"
+            "sprat: not root: in namespaces of its own; a shell in them: nsenter \
+             --preserve-credentials -U -m -n -t {process}"
         );
     }
     Ok(entered)
 }
 
-/// What `--tolerate` says.
+/// Parses `--tolerate`.
 pub(super) fn tolerance(args: &ToleranceArgs) -> Result<Tolerance> {
     let text = &args.tolerate;
     parse_tolerance(text).context("--tolerate: want SHARE or SHARE:TIME, such as 5%:10ms")
 }
 
-/// The box that file and flags ask for.
+/// Returns the configuration of the box from `--config` and the flags.
 fn config(args: &LabRunArgs) -> Result<BoxConfig> {
     let mut words = match &args.config {
         None => BoxWords::default(),
@@ -362,14 +366,14 @@ fn config(args: &LabRunArgs) -> Result<BoxConfig> {
     Ok(config)
 }
 
-/// `PORT:SETTINGS`, where a port's name may have colons of its own, as those of cards have.
+/// Splits `PORT:SETTINGS`. A port's name may contain colons, such as a PCI address.
 fn port_in<'a>(text: &'a str, ports: impl Iterator<Item = &'a str>) -> Option<(&'a str, &'a str)> {
     let settings = |port: &'a str| Some((port, text.strip_prefix(port)?.strip_prefix(':')?));
     ports.filter_map(settings).max_by_key(|(port, _)| port.len()).or_else(|| text.split_once(':'))
 }
 
-/// `KEY=VALUE,...`, where a value may have commas of its own: what has no `=` belongs to the value
-/// before.
+/// Parses `KEY=VALUE,...`. A value may contain commas: a part without `=` belongs to the value
+/// before it.
 pub(super) fn settings_in(text: &str) -> Vec<(&str, Option<String>)> {
     let mut all: Vec<(&str, Option<String>)> = Vec::new();
     for part in text.split(',') {
@@ -385,8 +389,8 @@ pub(super) fn settings_in(text: &str) -> Vec<(&str, Option<String>)> {
     all
 }
 
-/// What was made, in a line.
-fn told(config: &BoxConfig) -> String {
+/// Describes the box in a line.
+fn describe(config: &BoxConfig) -> String {
     let names: Vec<_> = config.ports.iter().map(|(spec, _)| spec.to_string()).collect();
     match config.forwarding {
         Forwarding::Cross => {
@@ -396,7 +400,7 @@ fn told(config: &BoxConfig) -> String {
     }
 }
 
-/// Waits for the end, and shows meanwhile what passes.
+/// Waits until the box is to end, and shows its throughput meanwhile.
 fn watch(
     engine: &Engine,
     control: Option<&Server>,
@@ -410,9 +414,11 @@ fn watch(
         .with_style(ProgressStyle::with_template("{elapsed} {msg}").expect("a constant template"));
     let (began, mut shown, mut before) = (Instant::now(), Instant::now(), HashMap::new());
     loop {
-        let look = series.as_ref().map_or(LOOK, |series| series.left().min(LOOK));
+        let poll = series
+            .as_ref()
+            .map_or(POLL_INTERVAL, |series| series.time_to_sample().min(POLL_INTERVAL));
         let left =
-            longest.map_or(look, |longest| longest.saturating_sub(began.elapsed()).min(look));
+            longest.map_or(poll, |longest| longest.saturating_sub(began.elapsed()).min(poll));
         let stopped = !matches!(signals.recv_timeout(left), Err(RecvTimeoutError::Timeout));
         let over = longest.is_some_and(|longest| began.elapsed() >= longest);
         if stopped || over || engine.ended() || control.is_some_and(Server::stop_requested) {
@@ -420,9 +426,9 @@ fn watch(
             return Ok(());
         }
         if let Some(series) = &mut series {
-            series.look(std::iter::once((String::new(), engine)))?;
+            series.sample_if_due(std::iter::once((String::new(), engine)))?;
         }
-        if shown.elapsed() >= LIVE && !bar.is_hidden() {
+        if shown.elapsed() >= UPDATE_INTERVAL && !bar.is_hidden() {
             let since = shown.elapsed().as_secs_f64();
             shown = Instant::now();
             if let Ok(report) = engine.report() {
@@ -446,7 +452,7 @@ fn live(report: &Report, seconds: f64, before: &mut HashMap<String, u64>) -> Str
     report.lines.iter().map(line).collect::<Vec<_>>().join(" | ")
 }
 
-/// The counters, for people.
+/// Renders the counters of a report, line by line.
 pub(super) fn text(report: &Report) -> Vec<String> {
     let mut lines = vec![format!("{:.1} s", report.seconds)];
     for input in report.inputs.iter().filter(|input| input.malformed > 0) {
@@ -460,7 +466,8 @@ pub(super) fn text(report: &Report) -> Vec<String> {
     for LineReport { to, counters, lateness, .. } in &report.lines {
         let (left, drops) = (counters.left, counters.drops);
         lines.push(format!(
-            "to {to}: {} segments ({:.1} MB) came, {} ({:.1} MB) left; {} dropped ({} lost as set, {} buffer full, {} no \
+            "to {to}: {} segments ({:.1} MB) came, {} ({:.1} MB) left; {} dropped ({} lost as \
+             set, {} buffer full, {} no \
              memory, {} refused, {} too big)",
             counters.arrived.segments,
             megabytes(counters.arrived.bytes),
@@ -474,7 +481,8 @@ pub(super) fn text(report: &Report) -> Vec<String> {
             drops.too_big,
         ));
         lines.push(format!(
-            "  queue {:.1} MB at most; {} twice, {} corrupted, {} held back; left {:.1} us late on average, {:.1} ms at worst",
+            "  queue {:.1} MB at most; {} twice, {} corrupted, {} held back; left {:.1} us late \
+             on average, {:.1} ms at worst",
             megabytes(counters.queue_max),
             counters.duplicated,
             counters.corrupted,

@@ -1,4 +1,4 @@
-//! `lab report`, and what `--report` and `--series` of boxes write.
+//! `lab report`, and the files that `--report` and `--series` of boxes write.
 
 use crate::quantity;
 use anyhow::{Context as _, Result, bail, ensure};
@@ -25,7 +25,12 @@ pub(crate) struct SeriesArgs {
     series: Option<PathBuf>,
 
     /// Time between two samples of `--report` and `--series`, 10ms to 60s.
-    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = quantity::sample_time)]
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "100ms",
+        value_parser = quantity::sample_interval
+    )]
     every: Duration,
 }
 
@@ -51,7 +56,7 @@ pub(crate) struct LabReportArgs {
     line: Option<String>,
 }
 
-/// Draws what was written down.
+/// Draws a series that was written to a file.
 pub(crate) fn report(args: &LabReportArgs) -> Result<ExitCode> {
     let form = Form::of(&args.out).context("--out")?;
     let (mut about, history) =
@@ -70,7 +75,9 @@ pub(crate) fn report(args: &LabReportArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Boxes that are watched over time.
+/// Samples running boxes over time for `--report` and `--series`. Call [`begin`](Self::begin) when
+/// the boxes start, [`sample_if_due`](Self::sample_if_due) often while they run, and
+/// [`end`](Self::end) with their last reports.
 pub(super) struct Series {
     about: About,
     every: Duration,
@@ -83,7 +90,9 @@ pub(super) struct Series {
 }
 
 impl Series {
-    /// None when nothing was asked for. Finds out beforehand what cannot be written.
+    /// Returns `None` without `--report` and `--series`. Opens the files now, so that a file
+    /// that
+    /// cannot be written is an error before the boxes start.
     pub(super) fn new(args: &SeriesArgs) -> Result<Option<Self>> {
         let every = args.every;
         let form = |path: &PathBuf| {
@@ -113,7 +122,7 @@ impl Series {
         }))
     }
 
-    /// The boxes begin now.
+    /// Starts the clock: the boxes begin now.
     pub(super) fn begin(&mut self, title: String, lines: Vec<LineAbout>) -> Result<()> {
         self.about = About::new(title, lines);
         self.began = Instant::now();
@@ -124,13 +133,15 @@ impl Series {
         Ok(())
     }
 
-    /// How long until the next sample.
-    pub(super) fn left(&self) -> Duration {
+    /// Returns the time until the next sample is due.
+    pub(super) fn time_to_sample(&self) -> Duration {
         self.next.saturating_duration_since(Instant::now())
     }
 
-    /// Takes a sample if it is time. Boxes that have ended are told by whoever ends them.
-    pub(super) fn look<'a>(
+    /// Takes a sample if one is due. Leaves out boxes that have ended: the caller passes their
+    /// last
+    /// reports to [`end`](Self::end).
+    pub(super) fn sample_if_due<'a>(
         &mut self,
         boxes: impl Iterator<Item = (String, &'a Engine)>,
     ) -> Result<()> {
@@ -138,14 +149,14 @@ impl Series {
         if now < self.next {
             return Ok(());
         }
-        // After a pause of the machine the next is not made up for.
+        // Samples that a pause of the machine made late are skipped.
         self.next = (self.next + self.every).max(now);
         let reports: Vec<_> =
             boxes.filter_map(|(name, engine)| Some((name, engine.report().ok()?))).collect();
         self.add(&reports)
     }
 
-    /// The last sample, and the picture.
+    /// Adds the last sample, and draws the picture.
     pub(super) fn end(mut self, reports: &[(String, Report)]) -> Result<()> {
         self.add(reports)?;
         if let Some((mut file, path)) = self.written.take() {
@@ -172,11 +183,11 @@ impl Series {
 fn write(file: &mut BufWriter<File>, value: &impl serde::Serialize) -> Result<()> {
     serde_json::to_writer(&mut *file, value)?;
     file.write_all(b"\n")?;
-    // Whoever reads along sees whole lines.
+    // A program that follows the file sees whole lines.
     Ok(file.flush()?)
 }
 
-/// What a picture is written as.
+/// File format of a picture.
 #[derive(Clone, Copy)]
 enum Form {
     Svg,
@@ -201,7 +212,7 @@ impl Form {
     }
 }
 
-/// Reads a series. One whose last line was cut short, by a crash say, is read up to there.
+/// Reads a series from a file. Leaves out a last line that was cut short, for example by a crash.
 fn read(path: &Path) -> Result<(About, History)> {
     let mut file = BufReader::new(File::open(path)?);
     let (mut about, mut history, mut after) = (None, History::new(), 0.0);

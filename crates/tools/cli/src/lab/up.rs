@@ -138,11 +138,11 @@ pub(crate) struct LabTopologiesArgs {
     json: bool,
 }
 
-/// How often signals and boxes are looked at.
-const LOOK: Duration = Duration::from_millis(100);
+/// Interval at which to check signals and boxes.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Memory for all TCP connections of the machine: three sizes in pages. From the second on the
-/// kernel cuts windows.
+/// The kernel's file with the memory for all TCP connections of the machine: three thresholds in
+/// pages. Above the second, the kernel reduces windows.
 const TCP_MEMORY: &str = "/proc/sys/net/ipv4/tcp_mem";
 
 pub(crate) fn up(args: &LabUpArgs) -> Result<ExitCode> {
@@ -152,7 +152,7 @@ pub(crate) fn up(args: &LabUpArgs) -> Result<ExitCode> {
     }
     let mut lab = topology.lay_out().with_context(|| args.topology.clone())?;
     lab.tolerance = tolerance(&args.tolerate)?;
-    let asked = asked(args, &lab.plan)?;
+    let requested = requested_jobs(args, &lab.plan)?;
     own_namespaces()?;
     let mut series = Series::new(&args.series)?;
     let about = lab.boxes.iter().flat_map(|plan| {
@@ -164,11 +164,11 @@ pub(crate) fn up(args: &LabUpArgs) -> Result<ExitCode> {
     // From here on a signal ends the lab in good order.
     let signals = signals()?;
     let raised = RunningLab::up(lab, &dir(&args.state))?;
-    let jobs = raised.jobs(&asked);
-    eprintln!("sprat: {}", told(&topology, raised.hosts().plan()));
+    let jobs = raised.jobs(&requested);
+    eprintln!("sprat: {}", describe(&topology, raised.hosts().plan()));
     let hosts: Vec<_> =
         jobs.iter().map(|job| raised.hosts().plan().hosts[job.host].name.clone()).collect();
-    let mut commands = raised.run(&asked)?;
+    let mut commands = raised.run(&requested)?;
     if commands.is_over() {
         eprintln!("sprat: it stands; take it down with Ctrl-C");
     }
@@ -179,7 +179,7 @@ pub(crate) fn up(args: &LabUpArgs) -> Result<ExitCode> {
         &raised,
         &mut commands,
         &hosts,
-        asked.len(),
+        requested.len(),
         (args.duration, &signals),
         args.json,
         series.as_mut(),
@@ -198,8 +198,8 @@ pub(crate) fn up(args: &LabUpArgs) -> Result<ExitCode> {
     let kept_up = report(&ended, args.json)?;
     let failed = statuses.iter().flatten().any(|status| !status.success());
     Ok(match statuses.first().copied().flatten() {
-        Some(status) if !asked.is_empty() && !status.success() => ExitCode::from(code(status)),
-        _ if asked.is_empty() && failed => ExitCode::FAILURE,
+        Some(status) if !requested.is_empty() && !status.success() => ExitCode::from(code(status)),
+        _ if requested.is_empty() && failed => ExitCode::FAILURE,
         _ if !kept_up => ExitCode::from(BEHIND),
         _ => ExitCode::SUCCESS,
     })
@@ -212,13 +212,13 @@ pub(crate) fn down(args: &LabDownArgs) -> Result<ExitCode> {
             left.iter().map(|Leftover { path, why }| json!({ "path": path, "why": why })).collect();
         print_json(&json!({ "down": args.name, "left": left }))?;
     } else {
-        tell_left(&left);
+        print_left(&left);
     }
     Ok(ExitCode::SUCCESS)
 }
 
 pub(crate) fn ls(args: &LabLsArgs) -> Result<ExitCode> {
-    // Everybody may see the labs, and only their owner the boxes.
+    // Every user may list the labs, but only their owner may list the boxes.
     let mut boxes = ControlDir::of(&dir(&args.state)).list().unwrap_or_else(|error| {
         eprintln!("sprat: boxes are not listed: {error}");
         Vec::new()
@@ -229,7 +229,8 @@ pub(crate) fn ls(args: &LabLsArgs) -> Result<ExitCode> {
         let own: Vec<_> = boxes.extract_if(.., own).map(|live| live.name).collect();
         if args.json {
             print_json(&json!({
-                "name": lab.name, "owner": lab.owner, "alive": lab.alive, "namespaces": lab.namespaces, "boxes": own,
+                "name": lab.name, "owner": lab.owner, "alive": lab.alive,
+                "namespaces": lab.namespaces, "boxes": own,
             }))?;
         } else {
             let state = match lab.alive {
@@ -249,7 +250,7 @@ pub(crate) fn ls(args: &LabLsArgs) -> Result<ExitCode> {
             ))?;
         }
     }
-    // Those of `sprat lab run`.
+    // The boxes that remain are those of `sprat lab run`.
     for RunningBox { name, process } in boxes {
         if args.json {
             print_json(&json!({ "box": name, "owner": process }))?;
@@ -281,7 +282,7 @@ fn unknown(name: &str) -> String {
     format!("no topology {name:?}: name a file (./{name}.toml), or one of {}", names.join(", "))
 }
 
-/// A file, or one that comes with the program.
+/// Reads a topology: one that is built in, or a file.
 fn read(name: &str) -> Result<Topology> {
     if let Some(found) = ready(name) {
         return Ok(Topology::from_toml(found.text)?);
@@ -293,8 +294,8 @@ fn read(name: &str) -> Result<Topology> {
     Topology::from_toml(&text).with_context(|| name.to_owned())
 }
 
-/// What the command line wants to have run.
-fn asked(args: &LabUpArgs, plan: &HostsPlan) -> Result<Vec<Job>> {
+/// Returns the command of `--in HOST -- COMMAND` as a job, if there is one.
+fn requested_jobs(args: &LabUpArgs, plan: &HostsPlan) -> Result<Vec<Job>> {
     let Some(host) = &args.host else { return Ok(Vec::new()) };
     let Some(host) = plan.position(host) else {
         let names: Vec<_> = plan.hosts.iter().map(|host| &host.name[..]).collect();
@@ -311,13 +312,13 @@ fn asked(args: &LabUpArgs, plan: &HostsPlan) -> Result<Vec<Job>> {
     Ok(vec![Job { host, command }])
 }
 
-/// What comes before the names of the lines of a box.
+/// Returns the prefix of the names of a box's lines.
 fn prefix(name: &str) -> String {
     format!("box.{name}: ")
 }
 
-/// What was made, in a line.
-fn told(topology: &Topology, plan: &HostsPlan) -> String {
+/// Describes the lab in a line.
+fn describe(topology: &Topology, plan: &HostsPlan) -> String {
     let namespaces: Vec<_> = plan.hosts.iter().map(|host| plan.namespace(host)).collect();
     let shown = match &namespaces[..] {
         [first, .., last] if namespaces.len() > 6 => format!("{first} to {last}"),
@@ -331,33 +332,35 @@ fn told(topology: &Topology, plan: &HostsPlan) -> String {
     )
 }
 
-/// Tells what happens until the lab is to end: its command has, or all have; a signal came; it is
-/// time; a box broke.
+/// Prints events until the lab is to end: the requested command or all commands of the topology
+/// have ended, a signal has arrived, the time is over, or a box has ended.
 fn watch(
     raised: &RunningLab,
     commands: &mut Commands,
     hosts: &[String],
-    asked: usize,
+    requested: usize,
     (longest, signals): (Option<Duration>, &Receiver<()>),
     json: bool,
     mut series: Option<&mut Series>,
 ) -> Result<()> {
-    let (began, nothing) = (Instant::now(), hosts.is_empty());
+    let (began, idle) = (Instant::now(), hosts.is_empty());
     loop {
-        let look = series.as_ref().map_or(LOOK, |series| series.left().min(LOOK));
+        let poll = series
+            .as_ref()
+            .map_or(POLL_INTERVAL, |series| series.time_to_sample().min(POLL_INTERVAL));
         let left =
-            longest.map_or(look, |longest| longest.saturating_sub(began.elapsed()).min(look));
-        // Nothing runs: nothing happens but a signal.
-        let stopped = match nothing {
+            longest.map_or(poll, |longest| longest.saturating_sub(began.elapsed()).min(poll));
+        // Without commands, the only events are signals.
+        let stopped = match idle {
             true => !matches!(signals.recv_timeout(left), Err(RecvTimeoutError::Timeout)),
             false => {
-                commands.next(left).map(|event| tell(&event, hosts, json)).transpose()?;
+                commands.next(left).map(|event| print_event(&event, hosts, json)).transpose()?;
                 !matches!(signals.try_recv(), Err(TryRecvError::Empty))
             }
         };
         let over = longest.is_some_and(|longest| began.elapsed() >= longest);
-        let count = if asked > 0 { asked } else { hosts.len() };
-        let done = !nothing && (0..count).all(|job| commands.status(job).is_some());
+        let count = if requested > 0 { requested } else { hosts.len() };
+        let done = !idle && (0..count).all(|job| commands.status(job).is_some());
         if stopped
             || over
             || done
@@ -367,12 +370,12 @@ fn watch(
             return Ok(());
         }
         if let Some(series) = &mut series {
-            series.look(raised.boxes().map(|(name, engine)| (prefix(name), engine)))?;
+            series.sample_if_due(raised.boxes().map(|(name, engine)| (prefix(name), engine)))?;
         }
     }
 }
 
-fn tell(event: &Event, hosts: &[String], json: bool) -> Result<()> {
+fn print_event(event: &Event, hosts: &[String], json: bool) -> Result<()> {
     match event {
         Event::Line { job, stream, text } if json => {
             let stream = if *stream == Stream::Output { "output" } else { "error" };
@@ -399,15 +402,18 @@ fn tell(event: &Event, hosts: &[String], json: bool) -> Result<()> {
     }
 }
 
-/// As a shell tells it: the exit code, or 128 and the signal.
+/// Returns the exit code as a shell does: that of the command, or 128 plus the signal's number.
 fn code(status: ExitStatus) -> u8 {
     use std::os::unix::process::ExitStatusExt as _;
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
 }
 
-/// Prints what became of the boxes. Returns whether all of them kept up and the kernel had memory
-/// enough for TCP. A box that broke is an error.
+/// Prints the final reports of the boxes. Returns whether all boxes kept up and the kernel had
+/// enough memory for TCP.
+///
+/// # Errors
+/// If a box failed.
 fn report(ended: &LabResult, json: bool) -> Result<bool> {
     let mut kept_up = true;
     for ended in &ended.boxes {
@@ -424,12 +430,13 @@ fn report(ended: &LabResult, json: bool) -> Result<bool> {
         } else {
             let named = text(report).into_iter().map(|line| format!("box.{}: {line}", ended.name));
             named
-                .chain(ended.capture.iter().map(|capture| told_capture(&ended.name, capture)))
+                .chain(ended.capture.iter().map(|capture| describe_capture(&ended.name, capture)))
                 .for_each(|line| eprintln!("{line}"));
             for (number, filter) in report.filters.iter().enumerate() {
                 let (name, packets, bytes) = (&ended.name, filter.packets, filter.bytes);
                 eprintln!(
-                    "box.{name}: filters[{number}]: {packets} packets, {bytes} bytes, {} without the field",
+                    "box.{name}: filters[{number}]: {packets} packets, {bytes} bytes, {} without \
+                     the field",
                     filter.lacking
                 );
             }
@@ -458,12 +465,13 @@ fn report(ended: &LabResult, json: bool) -> Result<bool> {
             times => format!("{times} times"),
         };
         eprintln!(
-            "sprat: the kernel ran short of memory for TCP {often}, and cut the windows of connections: \
+            "sprat: the kernel ran short of memory for TCP {often}, and cut the windows of \
+             connections: \
              give it more by net.ipv4.tcp_mem, now {sizes:?} pages"
         );
         kept_up = false;
     }
-    tell_left(&ended.left);
+    print_left(&ended.left);
     Ok(kept_up)
 }
 
@@ -476,7 +484,7 @@ fn json_of_capture(capture: &CaptureSummary) -> Value {
     json!({ "files": capture.files, "bytes": capture.bytes, "interfaces": interfaces })
 }
 
-fn told_capture(name: &str, capture: &CaptureSummary) -> String {
+fn describe_capture(name: &str, capture: &CaptureSummary) -> String {
     let seen: u64 = capture.interfaces.iter().map(|totals| totals.seen).sum();
     let dropped: u64 = capture.interfaces.iter().map(|totals| totals.dropped).sum();
     format!(
@@ -487,7 +495,8 @@ fn told_capture(name: &str, capture: &CaptureSummary) -> String {
     )
 }
 
-fn tell_left(left: &[Leftover]) {
+/// Warns of files that taking down the lab could not remove.
+fn print_left(left: &[Leftover]) {
     for Leftover { path, why } in left {
         eprintln!("sprat: {}: left as it is: {why}", path.display());
     }

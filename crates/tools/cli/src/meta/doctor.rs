@@ -1,4 +1,4 @@
-//! `doctor net`.
+//! `doctor net`: finds the system settings that limit TCP throughput.
 
 use crate::output::{print_json, print_line};
 use crate::quantity;
@@ -19,7 +19,7 @@ pub(crate) enum DoctorCommand {
 }
 
 impl DoctorCommand {
-    /// Runs it; gives what the process ends with.
+    /// Runs the command and returns the process's exit code.
     pub(crate) fn run(&self) -> Result<ExitCode> {
         match self {
             Self::Net(args) => net(args),
@@ -57,19 +57,19 @@ pub(crate) fn net(args: &DoctorNetArgs) -> Result<ExitCode> {
     let findings = doctor::examine(Path::new(SETTINGS), &goal);
     let window = Window::open().map(drop).map_err(|error| error.to_string());
     if args.json {
-        let told: Vec<Value> = findings.iter().map(json_of).collect();
+        let values: Vec<Value> = findings.iter().map(json_of).collect();
         let window = window.as_ref().err();
         print_json(&json!({
             "rate": goal.rate,
             "rtt_us": u64::try_from(goal.rtt.as_micros()).unwrap_or(u64::MAX),
             "under_way": goal.under_way(),
-            "findings": told,
+                       "findings": values,
             "window": { "ours": window.is_none(), "why_not": window },
         }))?;
     } else if args.lines {
         lines(&findings)?;
     } else {
-        tell(&goal, &findings)?;
+        report(&goal, &findings)?;
         match &window {
             Ok(()) => print_line(
                 "Our own congestion window can be had here: the rate decides (docs/pacing.md).",
@@ -82,7 +82,7 @@ pub(crate) fn net(args: &DoctorNetArgs) -> Result<ExitCode> {
     Ok(if findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn tell(goal: &Goal, findings: &[Finding]) -> Result<()> {
+fn report(goal: &Goal, findings: &[Finding]) -> Result<()> {
     let path = format!("{}, {:?} there and back", rate(goal.rate), goal.rtt);
     print_line(&format!(
         "To fill a path of {path}, {} MB must be under way.",
@@ -106,7 +106,8 @@ fn tell(goal: &Goal, findings: &[Finding]) -> Result<()> {
     }
     if findings.iter().any(|finding| finding.only_others) {
         print_line(
-            "\nWith CAP_NET_ADMIN sprat takes the buffers it needs by itself; other programs do not.",
+            "\nWith CAP_NET_ADMIN sprat takes the buffers it needs by itself; other programs do \
+             not.",
         )?;
     }
     print_line("\nTo mend it:")?;

@@ -1,4 +1,4 @@
-//! `key`: roots and identities.
+//! `key`: makes a cluster's root and the identities that it issues, and shows them.
 
 use crate::output::{print_json, print_line};
 use anyhow::{Context as _, Result, bail};
@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Where a cluster's root is unless told.
+/// Default file of a cluster's root.
 const DEFAULT_ROOT: &str = "sprat.root";
 
 #[derive(Debug, Subcommand)]
@@ -25,7 +25,7 @@ pub(crate) enum KeyCommand {
 }
 
 impl KeyCommand {
-    /// Runs it; gives what the process ends with.
+    /// Runs the command and returns the process's exit code.
     pub(crate) fn run(&self) -> Result<ExitCode> {
         match self {
             Self::Init(args) => init(args),
@@ -62,7 +62,12 @@ pub(crate) struct KeyIssueArgs {
     #[arg(long, value_name = "NAME:r|rw", value_parser = parse_grant)]
     table: Vec<Grant>,
     /// Days until it expires.
-    #[arg(long, value_name = "N", default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=36_500))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 365,
+        value_parser = clap::value_parser!(u32).range(1..=36_500)
+    )]
     days: u32,
     /// What people call it [default: its role].
     #[arg(long, value_name = "NAME")]
@@ -114,10 +119,10 @@ pub(crate) struct IdentityArgs {
 }
 
 impl IdentityArgs {
-    /// The identity, if there is to be one.
+    /// Loads the identity from its file, if the flags name one.
     ///
     /// # Errors
-    /// [`FileError`].
+    /// [`FileError`] when the file cannot be read.
     pub(crate) fn load(&self) -> Result<Option<Arc<Identity>>, FileError> {
         self.identity
             .as_deref()
@@ -140,10 +145,10 @@ pub(crate) struct GuardArgs {
 }
 
 impl GuardArgs {
-    /// The same for a server.
+    /// Loads a server's identity, and returns it with the `--insecure` flag.
     ///
     /// # Errors
-    /// [`FileError`].
+    /// [`FileError`] when the file cannot be read.
     pub(crate) fn guard(&self) -> Result<Guard, FileError> {
         Ok(Guard { identity: self.identity.load()?, insecure: self.insecure })
     }
@@ -161,13 +166,14 @@ fn parse_grant(text: &str) -> Result<Grant, String> {
     parsed.ok_or_else(|| "want a table or pattern, a colon, and r or rw".to_owned())
 }
 
-/// Before it is issued an identity is valid for so long already, so that clocks may differ by it.
-const BEFORE: u64 = 3600;
+/// Seconds by which an identity's validity begins before it is issued, so that it is valid on
+/// machines whose clocks are late by as much.
+const CLOCK_TOLERANCE: u64 = 3600;
 
 const DAY: u64 = 24 * 3600;
 
-/// Bytes of a public key by which people tell it from others.
-const SHOWN: usize = 8;
+/// Bytes of a public key that are shown, enough for people to recognize it.
+const SHOWN_BYTES: usize = 8;
 
 pub(crate) fn init(args: &KeyInitArgs) -> Result<ExitCode> {
     let root = Root::generate()?;
@@ -185,7 +191,8 @@ pub(crate) fn issue(args: &KeyIssueArgs) -> Result<ExitCode> {
     let role = Role::from(args.role);
     if role == Role::Client && args.table.is_empty() {
         bail!(
-            "a client without tables may do nothing: give --table NAME:r or --table NAME:rw, or --table '*:rw' for all"
+            "a client without tables may do nothing: give --table NAME:r or --table NAME:rw, or \
+             --table '*:rw' for all"
         );
     }
     if role != Role::Client && !args.table.is_empty() {
@@ -199,7 +206,7 @@ pub(crate) fn issue(args: &KeyIssueArgs) -> Result<ExitCode> {
         .clone()
         .unwrap_or_else(|| PathBuf::from(format!("{}.id", name.replace('/', "-"))));
     let now = unix();
-    let valid = (now.saturating_sub(BEFORE), now + u64::from(args.days) * DAY);
+    let valid = (now.saturating_sub(CLOCK_TOLERANCE), now + u64::from(args.days) * DAY);
     let identity = root.issue(&Terms { role, name, grants: args.table.clone(), valid })?;
     identity.save(&output).context("cannot write the identity")?;
     print_line(&format!("{}: {}", output.display(), describe(&identity)))?;
@@ -257,9 +264,9 @@ fn json(identity: &Identity) -> serde_json::Value {
     })
 }
 
-/// The beginning of a key, in hexadecimal.
+/// Renders the beginning of a key in hexadecimal.
 fn brief(key: &[u8]) -> String {
-    key[..SHOWN].iter().map(|byte| format!("{byte:02x}")).collect()
+    key[..SHOWN_BYTES].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn date(unix: u64) -> String {
@@ -269,7 +276,7 @@ fn date(unix: u64) -> String {
     }
 }
 
-/// Seconds since 1970.
+/// Returns the seconds since 1970.
 fn unix() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

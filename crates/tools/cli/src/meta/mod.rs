@@ -1,4 +1,4 @@
-//! Commands of meta.
+//! Commands about identities, this machine, and the program itself.
 
 pub(crate) mod doctor;
 pub(crate) mod key;

@@ -1,4 +1,4 @@
-//! `completions` and `man`: made from the table of flags.
+//! `completions` and `man`: generated from the table of commands.
 
 use crate::cli::Cli;
 use anyhow::{Context as _, Result};
@@ -19,7 +19,7 @@ pub(crate) struct ManArgs {
 }
 
 pub(crate) fn completions(args: &CompletionArgs) -> Result<ExitCode> {
-    // Made whole first: the generator panics when its reader goes away.
+    // Generated into memory first: the generator panics when it writes to a closed pipe.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "sprat", &mut script);
     crate::output::print_bytes(&script)?;

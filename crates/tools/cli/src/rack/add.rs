@@ -1,4 +1,4 @@
-//! `rack add`.
+//! `rack add`: adds instances to a rack's ring.
 
 use crate::output::{print_json, print_line};
 use crate::rack::rolling::stopped;
@@ -46,7 +46,7 @@ pub(crate) struct RackAddArgs {
 
 pub(crate) fn add(args: &RackAddArgs) -> Result<ExitCode> {
     let mut rack = args.place.open()?;
-    let _mine = rack.lock()?;
+    let _lock = rack.lock()?;
     let output = if args.json { Output::Nothing } else { Output::Instances };
     let mut terminal = Terminal::stoppable(output)?;
     let jars = std::path::absolute(&args.jars)?;

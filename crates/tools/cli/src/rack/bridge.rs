@@ -1,4 +1,4 @@
-//! `rack bridge`.
+//! `rack bridge`: serves a Cassandra table from the store's memory to clients of Redis.
 
 use crate::connect::Connect;
 use crate::exit::BEHIND;
@@ -97,11 +97,11 @@ pub(crate) enum BridgeConsistencyArg {
     All,
 }
 
-/// Where Cassandra listens, unless told.
+/// Default port of Cassandra's clients.
 const PORT: u16 = 9042;
 
 pub(crate) fn bridge(args: &RackBridgeArgs) -> Result<ExitCode> {
-    let options = asked(args)?;
+    let options = options(args)?;
     let signals = signals()?;
     let running = RunningBridge::start(&options, args.listen)?;
     let home = format!("{}.{}", options.home.keyspace, options.home.table);
@@ -114,27 +114,28 @@ pub(crate) fn bridge(args: &RackBridgeArgs) -> Result<ExitCode> {
             args.table
         );
     }
-    // Who listened may have gone: that is no reason to stop carrying.
+    // The reader of the output may have gone: that is no reason to stop writing keys home.
     while signals.recv_timeout(args.every) == Err(RecvTimeoutError::Timeout) {
-        let _ = tell(args, &running.stats());
+        let _ = report(args, &running.stats());
     }
     let last = running.stats();
     if last.dirty > 0 && !args.json {
         eprintln!("bridge: carrying {} keys home, for {:?} at most", last.dirty, args.drain);
     }
     let left = running.close(args.drain);
-    let _ = tell(args, &BridgeStats { dirty: left, ..last });
+    let _ = report(args, &BridgeStats { dirty: left, ..last });
     if left > 0 {
         eprintln!(
-            "bridge: {left} keys are not at home yet; the store has them, and the next bridge carries them"
+            "bridge: {left} keys are not at home yet; the store has them, and the next bridge \
+             carries them"
         );
         return Ok(ExitCode::from(BEHIND));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// What the flags ask for.
-fn asked(args: &RackBridgeArgs) -> Result<Options> {
+/// Returns the bridge's options from the flags.
+fn options(args: &RackBridgeArgs) -> Result<Options> {
     let address = |contact: &String| match contact.rsplit_once(':') {
         Some((_, port)) if port.parse::<u16>().is_ok() => contact.clone(),
         _ => format!("{contact}:{PORT}"),
@@ -161,12 +162,13 @@ fn asked(args: &RackBridgeArgs) -> Result<Options> {
     })
 }
 
-fn tell(args: &RackBridgeArgs, of: &BridgeStats) -> Result<()> {
+fn report(args: &RackBridgeArgs, of: &BridgeStats) -> Result<()> {
     if args.json {
         return print_json(&serde_json::to_value(of)?);
     }
     eprintln!(
-        "bridge: {} hits, {} misses, {} writes; {} at home, {} to go, the oldest for {:.1} s; {} left memory",
+        "bridge: {} hits, {} misses, {} writes; {} at home, {} to go, the oldest for {:.1} s; {} \
+         left memory",
         of.hits, of.misses, of.writes, of.applied, of.dirty, of.lag, of.evicted
     );
     if let Some(error) = &of.last_error {

@@ -1,4 +1,4 @@
-//! `rack cost`.
+//! `rack cost`: compares what servers cost to buy and to run.
 
 use crate::output::{print_json, print_line};
 use crate::rack::plan::read;
@@ -85,21 +85,22 @@ pub(crate) struct RackCostArgs {
     json: bool,
 }
 
-/// Where the servers of the example are from.
-const SOURCE: &str = "servers and their power: \"IPU-based Cassandra cluster\", SNIA Storage Developer Conference, 2024; prices were not published";
+/// Source of the example's servers.
+const SOURCE: &str = "servers and their power: \"IPU-based Cassandra cluster\", SNIA Storage \
+    Developer Conference, 2024; prices were not published";
 
 pub(crate) fn cost(args: &RackCostArgs) -> Result<ExitCode> {
-    let (cost, sources) = asked(args)?;
+    let (cost, sources) = inputs(args)?;
     let totals = totals(&cost);
     if let Some(path) = &args.html {
         page(&cost, &totals, &sources).write(path)?;
     }
     if args.json {
-        print_json(
-            &json!({ "inputs": cost, "sources": sources, "hours-per-year": HOURS, "totals": totals }),
-        )?;
+        print_json(&json!({
+            "inputs": cost, "sources": sources, "hours-per-year": HOURS, "totals": totals,
+        }))?;
     } else {
-        inputs(&cost).iter().try_for_each(|line| print_line(line))?;
+        input_lines(&cost).iter().try_for_each(|line| print_line(line))?;
         print_line("")?;
         print_line(table(&cost, &totals).to_string().trim_end())?;
         print_line("")?;
@@ -108,8 +109,8 @@ pub(crate) fn cost(args: &RackCostArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is to be added up, and where servers' figures are from.
-fn asked(args: &RackCostArgs) -> Result<(Cost, Vec<String>)> {
+/// Returns the inputs of the calculation, and notes about the sources of the servers' figures.
+fn inputs(args: &RackCostArgs) -> Result<(Cost, Vec<String>)> {
     let plan = match &args.rack {
         Some(rack) => Some(Plan::new(read(rack)?).with_context(|| rack.clone())?),
         None => None,
@@ -118,17 +119,19 @@ fn asked(args: &RackCostArgs) -> Result<(Cost, Vec<String>)> {
     let mut sources = Vec::new();
     if let Some(plan) = &plan {
         let each = plan.spec.cassandra.as_ref().map_or(1, |cassandra| cassandra.instances);
-        let there_are = u32::try_from(plan.summary.capacity.servers * each).unwrap_or(u32::MAX);
+        let planned = u32::try_from(plan.summary.capacity.servers * each).unwrap_or(u32::MAX);
         if cost == (Cost { options: cost.options.clone(), ..Cost::default() }) {
-            cost.instances = there_are; // nobody said how many
+            cost.instances = planned; // the plan has no costs, so no number of instances either
         }
         if cost.options.is_empty()
             && let Some(power) = plan.spec.server.power
         {
-            // All servers share what chassis and switches without servers take besides them.
-            let has = &plan.summary.capacity;
-            let boxes = (has.chassis + has.switches) as f64;
-            let share = plan.spec.chassis.power.times(boxes / has.servers as f64);
+            // The power of the chassis, and of switches without servers, is divided
+            // among the
+            // servers.
+            let capacity = &plan.summary.capacity;
+            let boxes = (capacity.chassis + capacity.switches) as f64;
+            let share = plan.spec.chassis.power.times(boxes / capacity.servers as f64);
             let instances = u32::try_from(each).unwrap_or(1);
             cost.options.push(CostOption {
                 name: plan.spec.name.clone(),
@@ -137,7 +140,8 @@ fn asked(args: &RackCostArgs) -> Result<(Cost, Vec<String>)> {
                 price: 0.0,
             });
             sources.push(format!(
-                "{}: `server.power` of the plan, with its part of `chassis.power` of all chassis and switches",
+                "{}: `server.power` of the plan, with its part of `chassis.power` of all chassis \
+                 and switches",
                 plan.spec.name
             ));
         }
@@ -167,7 +171,7 @@ fn asked(args: &RackCostArgs) -> Result<(Cost, Vec<String>)> {
     Ok((cost, sources))
 }
 
-/// `NAME:WATTS:INSTANCES` or `NAME:WATTS:INSTANCES:PRICE`.
+/// Parses `NAME:WATTS:INSTANCES` or `NAME:WATTS:INSTANCES:PRICE`.
 fn option(text: &str) -> Result<CostOption> {
     let parts: Vec<&str> = text.split(':').collect();
     let read = || {
@@ -183,28 +187,33 @@ fn option(text: &str) -> Result<CostOption> {
         })
     };
     read().with_context(|| {
-        format!("--option {text:?}: want NAME:WATTS:INSTANCES or NAME:WATTS:INSTANCES:PRICE, such as mini:72:2:1900")
+        format!(
+            "--option {text:?}: want NAME:WATTS:INSTANCES or NAME:WATTS:INSTANCES:PRICE, such \
+            as mini:72:2:1900"
+        )
     })
 }
 
-/// The mean of servers that were measured, and what is to be known of it.
+/// Reads the output of `sprat rack power --json`. Returns the mean of the measured servers, and a
+/// note about its source and gaps.
 fn measured(path: &Path, price: f64) -> Result<(CostOption, String)> {
-    let told = || format!("--measured {}", path.display());
-    let value: Value =
-        serde_json::from_slice(&std::fs::read(path).with_context(told)?).with_context(told)?;
+    let context = || format!("--measured {}", path.display());
+    let bytes = std::fs::read(path).with_context(context)?;
+    let value: Value = serde_json::from_slice(&bytes).with_context(context)?;
     let total = &value["report"]["total"];
     let (watts, servers) = (total["watts"].as_f64(), total["measured"].as_u64());
     let number = |value: Option<u64>| value.and_then(|number| u32::try_from(number).ok());
     let (watts, servers) =
         watts.zip(number(servers).filter(|servers| *servers > 0)).with_context(|| {
-            format!("{}: want what `sprat rack power --json` printed, with power in it", told())
+            format!("{}: want what `sprat rack power --json` printed, with power in it", context())
         })?;
     let Some(instances) =
         number(total["instances"].as_u64()).filter(|instances| *instances >= servers)
     else {
         bail!(
-            "{}: it does not say how many instances there were: --instances of `sprat rack power --here`",
-            told()
+            "{}: it does not say how many instances there were: --instances of `sprat rack power \
+             --here`",
+            context()
         );
     };
     let power = Watts(watts / f64::from(servers));
@@ -229,9 +238,9 @@ fn measured(path: &Path, price: f64) -> Result<(CostOption, String)> {
     ))
 }
 
-/// All that is told.
-fn inputs(cost: &Cost) -> Vec<String> {
-    let line = |name: &str, told: String| format!("{name:<18} {told}");
+/// Renders the inputs that all servers share.
+fn input_lines(cost: &Cost) -> Vec<String> {
+    let line = |name: &str, value: String| format!("{name:<18} {value}");
     let carbon = cost
         .carbon
         .map_or("not counted".to_owned(), |grams| format!("{} g of CO2 a kWh", digits(grams)));
@@ -248,7 +257,7 @@ fn money(amount: f64) -> String {
     if amount.abs() < 100.0 { format!("{amount:.2}") } else { format!("{amount:.0}") }
 }
 
-/// What is told of each server, and what it comes to.
+/// Renders the inputs and results of each kind of server.
 fn table(cost: &Cost, totals: &[OptionCost]) -> Table {
     let names: Vec<&str> = totals.iter().map(|total| total.option.name.as_str()).collect();
     let mut table = Table::new(&[&[""], &names[..]].concat());
@@ -305,15 +314,15 @@ fn notes(cost: &Cost, totals: &[OptionCost], sources: &[String]) -> Vec<String> 
     lines
 }
 
-/// The same as a page.
+/// Renders the report as an HTML page.
 fn page(cost: &Cost, totals: &[OptionCost], sources: &[String]) -> Page {
     let mut page = Page::new("sprat rack cost", &Machine::describe());
-    let mut told = Table::new(&["told", ""]);
-    for line in inputs(cost) {
+    let mut given = Table::new(&["told", ""]);
+    for line in input_lines(cost) {
         let (name, value) = line.split_at_checked(18).unwrap_or((&line, ""));
-        told.row(vec![name.trim().to_owned(), value.trim().to_owned()]);
+        given.row(vec![name.trim().to_owned(), value.trim().to_owned()]);
     }
-    page.table("What is told", &told);
+    page.table("What is told", &given);
     page.table("What it comes to", &table(cost, totals));
     let bar = |total: &OptionCost| StackedBar {
         name: total.option.name.clone(),

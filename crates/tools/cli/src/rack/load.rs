@@ -1,4 +1,4 @@
-//! `rack load`.
+//! `rack load`: puts load on a rack's instances at a given rate, and reports response times.
 
 use crate::exit::{BEHIND, CORRUPT};
 use crate::output::{print_json, print_line};
@@ -129,18 +129,18 @@ pub(crate) enum ConsistencyArg {
     All,
 }
 
-/// Where instances are spoken to.
+/// Port at which instances accept clients.
 const PORT: u16 = 9042;
 
-/// How often it is looked whether a second is over.
-const LOOK: Duration = Duration::from_millis(100);
+/// Interval at which to check whether a second is over.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What is wanted of the slowest hundredth, ms.
+/// Goal for the 99th percentile of the response time in ms, drawn as a line in the chart.
 const BAND_MS: f64 = 10.0;
 
 pub(crate) fn load(args: &RackLoadArgs) -> Result<ExitCode> {
     let rack = args.place.open()?;
-    let load = asked(args, &rack)?;
+    let load = configure(args, &rack)?;
     let (report, verified) = rack.within(|| run(args, load))??;
     if let Some(path) = &args.html {
         page(rack.name(), &report).write(path)?;
@@ -159,8 +159,8 @@ pub(crate) fn load(args: &RackLoadArgs) -> Result<ExitCode> {
     Ok(if report.kept_rate() { ExitCode::SUCCESS } else { ExitCode::from(BEHIND) })
 }
 
-/// What the flags ask for.
-fn asked(args: &RackLoadArgs, rack: &Deployment) -> Result<Load> {
+/// Configures the load from the flags and the rack's plan.
+fn configure(args: &RackLoadArgs, rack: &Deployment) -> Result<Load> {
     let Some(cassandra) = &rack.plan.spec.cassandra else {
         bail!("{}: the plan has no [cassandra]", args.place.rack);
     };
@@ -185,7 +185,8 @@ fn asked(args: &RackLoadArgs, rack: &Deployment) -> Result<Load> {
     Ok(load)
 }
 
-/// Where instances are spoken to.
+/// Returns the addresses at which instances accept clients, at most
+/// [`MAX_CONTACTS`](sprat_load::MAX_CONTACTS).
 pub(super) fn contacts(hosts: &[Host]) -> Vec<String> {
     let all = hosts.iter().flat_map(|host| &host.instances);
     all.map(|instance| format!("{}:{PORT}", instance.address))
@@ -193,7 +194,7 @@ pub(super) fn contacts(hosts: &[Host]) -> Vec<String> {
         .collect()
 }
 
-/// What operations are, on a cluster as it is described.
+/// Configures a load from the flags about its operations and the description of the cluster.
 pub(super) fn work(
     args: &WorkArgs,
     contacts: Vec<String>,
@@ -220,7 +221,7 @@ pub(super) fn work(
     Ok(load)
 }
 
-/// Does it, telling each second as it is over; Ctrl-C ends it early.
+/// Runs the load and prints a line after each second. Ctrl-C ends it early.
 fn run(args: &RackLoadArgs, load: Load) -> Result<(LoadReport, Option<Verification>)> {
     let signals = signals()?;
     let running = RunningLoad::start(load)?;
@@ -230,16 +231,18 @@ fn run(args: &RackLoadArgs, load: Load) -> Result<(LoadReport, Option<Verificati
             "s", "asked/s", "delivered", "p50 ms", "p99 ms", "p99.9 ms", "failed", "open"
         );
     }
-    let mut told = -1.0;
+    let mut printed = -1.0;
     while !running.is_done() {
-        match signals.recv_timeout(LOOK) {
+        match signals.recv_timeout(POLL_INTERVAL) {
             Err(RecvTimeoutError::Timeout) => {}
             Ok(()) | Err(RecvTimeoutError::Disconnected) => running.stop(),
         }
         let progress = running.progress();
-        if let Some(last) = progress.last.filter(|last| last.begins > told && !args.json) {
-            told = last.begins;
-            // TargetKind those asked for in that second; none of them may have been answered yet.
+        if let Some(last) = progress.last.filter(|last| last.begins > printed && !args.json) {
+            printed = last.begins;
+            // The times of the operations that were due in that second: perhaps none is
+            // answered
+            // yet.
             let time = |micros: u64| match last.response.count {
                 0 => "-".to_owned(),
                 _ => format!("{:.2}", millis(micros)),
@@ -261,7 +264,7 @@ fn millis(micros: u64) -> f64 {
     micros as f64 / 1e3
 }
 
-/// Times, ms.
+/// Renders the quantiles of the times in ms.
 fn times(report: &LoadReport) -> Table {
     let mut table = Table::new(&["ms", "p50", "p99", "p99.9", "max"]);
     let times = [
@@ -277,7 +280,7 @@ fn times(report: &LoadReport) -> Table {
     table
 }
 
-/// What came of it besides, line by line.
+/// Renders the results other than times, line by line.
 fn text(report: &LoadReport, verified: Option<&Verification>) -> Vec<String> {
     let mut lines = Vec::new();
     let rate = report.scheduled as f64 / report.seconds.max(1e-9);
@@ -314,7 +317,7 @@ fn text(report: &LoadReport, verified: Option<&Verification>) -> Vec<String> {
     lines
 }
 
-/// Latency and rate over time.
+/// Renders an HTML page with charts of response time and rate.
 fn page(name: &str, report: &LoadReport) -> Page {
     let mut page = Page::new(&format!("sprat rack load: {name}"), &Machine::describe());
     page.table("Times", &times(report));
@@ -329,7 +332,7 @@ fn page(name: &str, report: &LoadReport) -> Page {
         points: report.windows.iter().map(|window| point(window.begins, take(window))).collect(),
         filled: false,
     };
-    // A window without an answer is a gap.
+    // A second without an answer is a gap in the curve.
     let log = |window: &sprat_load::Window, micros: u64| {
         if window.response.count > 0 { millis(micros.max(1)).log10() } else { f64::NAN }
     };

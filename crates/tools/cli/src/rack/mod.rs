@@ -1,4 +1,4 @@
-//! `rack`: racks of small servers.
+//! `rack`: plans racks of small servers, and operates Cassandra on them.
 
 pub(crate) mod add;
 pub(crate) mod bridge;
@@ -65,7 +65,7 @@ pub(crate) enum RackCommand {
 }
 
 impl RackCommand {
-    /// Runs it; gives what the process ends with.
+    /// Runs the command and returns the process's exit code.
     pub(crate) fn run(&self) -> Result<ExitCode> {
         match self {
             Self::Plan(args) => plan::plan(args),

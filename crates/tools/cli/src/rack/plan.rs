@@ -180,7 +180,7 @@ pub(crate) fn examples(args: &RackExamplesArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A file, or a rack that comes with the program.
+/// Reads a rack's description: a file, or one that is built in.
 pub(super) fn read(name: &str) -> Result<Spec> {
     let text = match ready(name) {
         Some(found) => found.toml.to_owned(),
@@ -197,25 +197,25 @@ fn unknown(name: &str) -> String {
     format!("no rack {name:?}: name a file, or one of {}", names.join(", "))
 }
 
-/// What a plan comes to, line by line.
+/// Renders a plan's results, line by line.
 fn text(plan: &Plan) -> Vec<String> {
-    let (has, network) = (&plan.summary.capacity, &plan.summary.network);
+    let (capacity, network) = (&plan.summary.capacity, &plan.summary.network);
     let about =
         if plan.spec.about.is_empty() { String::new() } else { format!(": {}", plan.spec.about) };
     let mut lines = vec![format!("{}{about}", plan.summary.name), String::new()];
-    let mut line = |name: &str, told: String| lines.push(format!("  {name:<22} {told}"));
-    let without = if has.switches > 0 {
-        format!(", and {} switches without servers", has.switches)
+    let mut line = |name: &str, value: String| lines.push(format!("  {name:<22} {value}"));
+    let without = if capacity.switches > 0 {
+        format!(", and {} switches without servers", capacity.switches)
     } else {
         String::new()
     };
-    line("chassis", format!("{} in {} racks{without}", has.chassis, has.racks));
-    line("servers", format!("{}, {} cores", has.servers, has.cores));
-    line("memory", has.memory.to_string());
-    line("disks", has.disks.to_string());
+    line("chassis", format!("{} in {} racks{without}", capacity.chassis, capacity.racks));
+    line("servers", format!("{}, {} cores", capacity.servers, capacity.cores));
+    line("memory", capacity.memory.to_string());
+    line("disks", capacity.disks.to_string());
     let some = |value: Option<String>| value.unwrap_or_else(|| "not told".to_owned());
-    line("power, at most", some(has.power.map(|power| power.to_string())));
-    line("weight", some(has.weight.map(|weight| weight.to_string())));
+    line("power, at most", some(capacity.power.map(|power| power.to_string())));
+    line("weight", some(capacity.weight.map(|weight| weight.to_string())));
     line("", String::new());
     let cables = if network.cables > 0 {
         format!("{} cables of {}", network.cables, network.link_rate)
@@ -245,12 +245,13 @@ fn text(plan: &Plan) -> Vec<String> {
     let failure = |worst: &Option<FailureEffect>| match worst {
         None if network.cables == 0 => "there is no other".to_owned(),
         None => "not examined: there are too many".to_owned(),
-        Some(effect) => format!(
-            "the worst, {}: {} chassis cut off, {} hops at most, the fullest cable carries {} times as much",
-            effect.part,
-            effect.cut_off,
-            effect.diameter,
-            digits(effect.load)
+        Some(worst) => format!(
+            "the worst, {}: {} chassis cut off, {} hops at most, the fullest cable carries {} \
+             times as much",
+            worst.part,
+            worst.cut_off,
+            worst.diameter,
+            digits(worst.load)
         ),
     };
     line("two lose their cables", failure(&network.link_failure));
@@ -281,24 +282,24 @@ fn text(plan: &Plan) -> Vec<String> {
 }
 
 fn cassandra(plan: &Plan) -> Vec<String> {
-    let Some((told, asked)) = plan.summary.cassandra.as_ref().zip(plan.spec.cassandra.as_ref())
+    let Some((found, spec)) = plan.summary.cassandra.as_ref().zip(plan.spec.cassandra.as_ref())
     else {
         return Vec::new();
     };
     let percent = |share: f64| format!("{} %", digits(share * 100.0));
-    let line = |name: &str, told: String| format!("  {name:<22} {told}");
-    let each = format!("{} disks and {} of memory each", told.disks_each, told.memory_each);
-    let fill = percent(asked.fill);
-    let (most, least) = told.balance;
+    let line = |name: &str, value: String| format!("  {name:<22} {value}");
+    let each = format!("{} disks and {} of memory each", found.disks_each, found.memory_each);
+    let fill = percent(spec.fill);
+    let (most, least) = found.balance;
     vec![
         String::new(),
         line(
             "Cassandra",
-            format!("{} instances with {} tokens, {each}", told.instances, asked.tokens),
+            format!("{} instances with {} tokens, {each}", found.instances, spec.tokens),
         ),
         line(
             "room for rows",
-            format!("{}, with {} replicas and disks {fill} full", told.usable, asked.replication),
+            format!("{}, with {} replicas and disks {fill} full", found.usable, spec.replication),
         ),
         line(
             "the fullest instance",
@@ -306,19 +307,19 @@ fn cassandra(plan: &Plan) -> Vec<String> {
         ),
         line(
             "a server fails",
-            format!("{} of rows without QUORUM", percent(told.lost_with_server)),
+            format!("{} of rows without QUORUM", percent(found.lost_with_server)),
         ),
         line(
             "two servers fail",
             format!(
                 "{} of rows at worst; {} of all pairs take some",
-                percent(told.lost_with_pair),
-                percent(told.pairs)
+                percent(found.lost_with_pair),
+                percent(found.pairs)
             ),
         ),
         line(
             "a chassis fails",
-            format!("{} of rows without QUORUM at worst", percent(told.lost_with_chassis)),
+            format!("{} of rows without QUORUM at worst", percent(found.lost_with_chassis)),
         ),
     ]
 }
@@ -364,7 +365,7 @@ const CABLE_COLUMNS: [&str; 9] = [
     "bits-per-second",
 ];
 
-/// The lists of a plan, and its picture.
+/// Writes a plan's summary, its lists of cables, hosts and tokens, and its picture into a folder.
 fn write(plan: &Plan, folder: &Path) -> Result<()> {
     std::fs::create_dir_all(folder).with_context(|| format!("--write {}", folder.display()))?;
     let put = |name: &str, bytes: &[u8]| {
@@ -401,12 +402,12 @@ fn write(plan: &Plan, folder: &Path) -> Result<()> {
         )?;
     }
     put("hosts.csv", &hosts.into_inner()?)?;
-    if let Some((ring, asked)) = plan.ring.as_ref().zip(plan.spec.cassandra.as_ref()) {
+    if let Some((ring, cassandra)) = plan.ring.as_ref().zip(plan.spec.cassandra.as_ref()) {
         let mut tokens = csv::Writer::from_writer(Vec::new());
         tokens.write_record(["token", "instance"])?;
         for token in &ring.tokens {
             let number = plan.on_ring[token.instance];
-            let (server, instance) = (number / asked.instances, number % asked.instances);
+            let (server, instance) = (number / cassandra.instances, number % cassandra.instances);
             let (chassis, slot) =
                 (server / plan.spec.chassis.servers, server % plan.spec.chassis.servers);
             tokens.write_record([

@@ -1,4 +1,4 @@
-//! `rack power`.
+//! `rack power`: measures the power of a rack's servers, or of this machine.
 
 use crate::exit::{INCOMPLETE, NOT_FOUND};
 use crate::output::{print_json, print_line};
@@ -85,16 +85,16 @@ pub(crate) struct RackPowerArgs {
     json: bool,
 }
 
-/// How often it is looked whether a time is over.
-const LOOK: Duration = Duration::from_millis(100);
+/// Interval at which to check for new readings, or for the end of a load.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Servers that have a column of their own while it runs.
+/// Servers that get a column of their own in the lines printed meanwhile.
 const COLUMNS: usize = 8;
 
-/// How long a load may take to end when the measurement has.
+/// How long to wait for the load's result after the measurement has ended.
 const LOAD_PATIENCE: Duration = Duration::from_secs(30);
 
-/// Longest result of a load that is read, bytes.
+/// Bytes of a load's result that are read at most.
 const MAX_LOAD: u64 = 256 << 20;
 
 pub(crate) fn power(args: &RackPowerArgs) -> Result<ExitCode> {
@@ -114,9 +114,8 @@ pub(crate) fn power(args: &RackPowerArgs) -> Result<ExitCode> {
             (plan.spec.name.clone(), targets::of_rack(&plan))
         }
         None => {
-            let mut here =
-                targets::this_machine(args.sysfs.clone(), &args.channels, args.instances);
-            // Not every machine has all kinds: those that answer are read.
+            let mut this_machine = targets::this_machine(args.sysfs.clone(), &args.channels, args.instances);
+            // Few machines have all kinds of sensors: use those that can be read.
             let mut why = Vec::new();
             here.sensors.retain_mut(|sensor| {
                 sensor.read().map_err(|error| why.push(error.to_string())).is_ok()
@@ -131,12 +130,13 @@ pub(crate) fn power(args: &RackPowerArgs) -> Result<ExitCode> {
     };
     if targets.iter().all(|target| target.sensors.is_empty()) {
         eprintln!(
-            "sprat: {name}: the plan names no sensor; [[power.sensors]] does, see `sprat rack power --help`"
+            "sprat: {name}: the plan names no sensor; [[power.sensors]] does, see `sprat rack \
+             power --help`"
         );
         return Ok(ExitCode::from(NOT_FOUND));
     }
     let report = run(args, Sampling::start(targets, every, long))?;
-    let load = args.load.as_deref().map(done).transpose()?;
+    let load = args.load.as_deref().map(read_load).transpose()?;
     let per_million = match (&load, args.operations) {
         (Some((operations, seconds)), _) => report.joules_per_million_over(*operations, *seconds),
         (None, Some(operations)) => report.joules_per_million(operations),
@@ -162,8 +162,9 @@ pub(crate) fn power(args: &RackPowerArgs) -> Result<ExitCode> {
     })
 }
 
-/// What a load did, and how long it took. It may end a little later than the measurement.
-fn done(path: &Path) -> Result<(u64, f64)> {
+/// Reads the operations and seconds of a load from the output of `sprat rack load --json`. Waits
+/// for it a while, since the load may end a little later than the measurement.
+fn read_load(path: &Path) -> Result<(u64, f64)> {
     let begun = Instant::now();
     loop {
         let mut bytes = Vec::new();
@@ -183,17 +184,17 @@ fn done(path: &Path) -> Result<(u64, f64)> {
             );
         }
         #[expect(clippy::disallowed_methods, reason = "a command waits by sleeping")]
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 
-/// Reads until the end, telling each time as it is over; Ctrl-C ends it early.
+/// Samples until the end and prints a line after each reading. Ctrl-C ends it early.
 fn run(args: &RackPowerArgs, sampling: Sampling) -> Result<Report> {
     let signals = signals()?;
     let mut head = false;
-    let mut told = 0;
+    let mut printed = 0;
     while !sampling.is_done() {
-        match signals.recv_timeout(LOOK) {
+        match signals.recv_timeout(POLL_INTERVAL) {
             Err(RecvTimeoutError::Timeout) => {}
             Ok(()) | Err(RecvTimeoutError::Disconnected) => sampling.stop(),
         }
@@ -204,10 +205,10 @@ fn run(args: &RackPowerArgs, sampling: Sampling) -> Result<Report> {
             .flat_map(|target| &target.sensors)
             .map(|sensor| sensor.reads)
             .max();
-        if args.json || reads.is_none_or(|reads| reads <= told) {
+        if args.json || reads.is_none_or(|reads| reads <= printed) {
             continue;
         }
-        told = reads.unwrap_or_default();
+        printed = reads.unwrap_or_default();
         let columns: Vec<&TargetReport> = report.targets.iter().take(COLUMNS).collect();
         if !head {
             let names: String =
@@ -233,7 +234,7 @@ fn run(args: &RackPowerArgs, sampling: Sampling) -> Result<Report> {
     Ok(sampling.finish())
 }
 
-/// All targets.
+/// Renders a table of all targets.
 fn table(report: &Report) -> Table {
     let mut table = Table::new(&[
         "",
@@ -282,7 +283,7 @@ fn table(report: &Report) -> Table {
     table
 }
 
-/// All of it, line by line.
+/// Renders totals and failures, line by line.
 fn text(report: &Report, per_million: Option<f64>) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(total) = &report.total {
@@ -325,7 +326,7 @@ fn text(report: &Report, per_million: Option<f64>) -> Vec<String> {
     lines
 }
 
-/// Power over time.
+/// Renders an HTML page with charts of power over time.
 fn page(name: &str, report: &Report, per_million: Option<f64>) -> Page {
     let mut page = Page::new(&format!("sprat rack power: {name}"), &Machine::describe());
     page.table("Power", &table(report));

@@ -1,4 +1,4 @@
-//! `rack remove`.
+//! `rack remove`: removes an instance from a rack's ring.
 
 use crate::output::{print_json, print_line};
 use crate::rack::rolling::stopped;
@@ -46,7 +46,7 @@ pub(crate) struct RackRemoveArgs {
 
 pub(crate) fn remove(args: &RackRemoveArgs) -> Result<ExitCode> {
     let mut rack = args.place.open()?;
-    let _mine = rack.lock()?;
+    let _lock = rack.lock()?;
     let removal =
         Removal { name: &args.name, gone: args.gone, purge: args.purge, check: args.check };
     let mut terminal =

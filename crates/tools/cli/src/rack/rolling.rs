@@ -1,4 +1,4 @@
-//! `rack rolling`.
+//! `rack rolling`: restarts, reconfigures or upgrades a rack's instances one by one.
 
 use crate::exit::INCOMPLETE;
 use crate::output::print_line;
@@ -54,7 +54,7 @@ pub(crate) enum RollingArg {
 
 pub(crate) fn rolling(args: &RackRollingArgs) -> Result<ExitCode> {
     let rack = args.place.open()?;
-    let _mine = rack.lock()?;
+    let _lock = rack.lock()?;
     let what = match args.what {
         RollingArg::Restart => Rolling::Restart,
         RollingArg::Config => Rolling::Config,
@@ -77,7 +77,7 @@ pub(crate) fn rolling(args: &RackRollingArgs) -> Result<ExitCode> {
     }
 }
 
-/// Says how far a change came that was stopped.
+/// Prints how far a stopped change got, and returns the exit code.
 pub(super) fn stopped(how_far: &str) -> ExitCode {
     eprintln!("sprat: stopped{how_far}; run it again to go on");
     ExitCode::from(INCOMPLETE)

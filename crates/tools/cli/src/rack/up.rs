@@ -120,7 +120,7 @@ pub(crate) struct RackDownArgs {
 }
 
 impl RackPlace {
-    /// The rack, with its servers.
+    /// Opens the rack that the flags name, with the machines on which it runs.
     pub(super) fn open(&self) -> Result<Deployment> {
         let spec = read(&self.rack)?;
         let folder = match &self.state {
@@ -137,8 +137,8 @@ impl RackPlace {
     }
 }
 
-/// Has Ctrl-C and SIGTERM end the play that runs, and then the command. A play left to itself would
-/// go on changing hosts.
+/// Lets Ctrl-C and SIGTERM end the running Ansible play and then the command. Without this, the
+/// play would go on changing hosts after the command has ended.
 fn end_on_signals(rack: &Deployment) -> Result<()> {
     let (signals, interrupt) = (signals()?, rack.access.interrupt.clone());
     let wait = move || {
@@ -153,13 +153,14 @@ fn end_on_signals(rack: &Deployment) -> Result<()> {
     Ok(())
 }
 
+/// Returns the default folder of the states of racks.
 fn state() -> Result<PathBuf> {
     let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/state"));
     let base = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).or_else(home);
     Ok(base.context("no HOME: name a folder with --state")?.join("sprat/racks"))
 }
 
-/// The folder with the images that guests start from, for all racks.
+/// Returns the folder with the images of virtual machines, which all racks share.
 fn images() -> Result<PathBuf> {
     let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
     let base = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or_else(home);
@@ -171,7 +172,7 @@ fn images() -> Result<PathBuf> {
 pub(crate) fn up(args: &RackUpArgs) -> Result<ExitCode> {
     let rack = args.place.open()?;
     end_on_signals(&rack)?;
-    let _mine = rack.lock()?;
+    let _lock = rack.lock()?;
     let jars = match (&args.jars, rack.plan.ring.is_some()) {
         (Some(jars), _) => std::path::absolute(jars)?,
         (None, true) => bail!(
@@ -259,7 +260,7 @@ fn process(alive: &ProcessState) -> String {
 pub(crate) fn replace(args: &RackReplaceArgs) -> Result<ExitCode> {
     let rack = args.place.open()?;
     end_on_signals(&rack)?;
-    let _mine = rack.lock()?;
+    let _lock = rack.lock()?;
     let mut terminal = Terminal::new(Output::Nothing);
     sprat_ring::replace(&rack, &args.instance, &std::path::absolute(&args.jars)?, &mut terminal)?;
     terminal.finish();

@@ -1,4 +1,4 @@
-//! Shows a change of a ring on the terminal, and stops it at Ctrl-C.
+//! Shows the progress of a change of the ring on the terminal, and stops it at Ctrl-C.
 
 use crate::output::write_line;
 use crate::rack::add::joined_line;
@@ -9,20 +9,20 @@ use sprat_ring::{Event, LeftData, Watcher};
 use std::io;
 use std::sync::mpsc::Receiver;
 
-/// What of a change is printed besides its progress.
+/// What is printed besides the progress display.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Output {
     /// Nothing: the command prints JSON at its end.
     Nothing,
     /// A line for each instance that is done.
     Instances,
-    /// For each instance that would be changed a line, and how its files differ.
+    /// A line for each instance that would be changed, and the differences of its files.
     Differences,
-    /// All that Ansible prints.
+    /// Everything that Ansible prints.
     Ansible,
 }
 
-/// Shows a change of a ring on the terminal.
+/// Shows the progress of a change of the ring on the terminal.
 pub(super) struct Terminal {
     bar: ProgressBar,
     output: Output,
@@ -31,12 +31,12 @@ pub(super) struct Terminal {
 }
 
 impl Terminal {
-    /// Shows a change that ends at its next step after Ctrl-C or SIGTERM.
+    /// Makes a display of a change that stops before its next step after Ctrl-C or SIGTERM.
     pub(super) fn stoppable(output: Output) -> Result<Self> {
         Ok(Self { signals: Some(signals()?), ..Self::new(output) })
     }
 
-    /// Shows a change that signals do not concern.
+    /// Makes a display of a change that does not handle signals.
     pub(super) fn new(output: Output) -> Self {
         let bar = match output {
             Output::Ansible => ProgressBar::hidden(),
@@ -45,12 +45,12 @@ impl Terminal {
         Self::on(bar, output)
     }
 
-    /// Shows a change on a bar that the caller shows other work on, too.
+    /// Makes a display on a bar on which the caller also shows other work.
     pub(super) fn on(bar: ProgressBar, output: Output) -> Self {
         Self { bar, output, signals: None, stopped: false }
     }
 
-    /// Clears the progress, before what is printed at the end.
+    /// Removes the progress display; call it before printing the outcome.
     pub(super) fn finish(&self) {
         self.bar.finish_and_clear();
     }
@@ -60,7 +60,7 @@ impl Terminal {
     }
 }
 
-/// A spinner with whose turn it is, and what is done.
+/// Makes a spinner whose prefix is the current instance and whose message is the current step.
 pub(super) fn spinner() -> ProgressBar {
     let style =
         ProgressStyle::with_template("{spinner} {prefix} {wide_msg}").expect("a constant template");
@@ -104,7 +104,8 @@ impl Watcher for Terminal {
                     LeftData::Kept => "its data is kept beside it",
                     LeftData::Removed => "its data is removed",
                     LeftData::Unreachable => {
-                        "its server cannot be reached: should it come back, remove what is there before it starts"
+                        "its server cannot be reached: should it come back, remove what is there \
+                         before it starts"
                     }
                 };
                 return self.line(&format!("{name} has left the ring; {data}"));

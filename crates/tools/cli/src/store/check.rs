@@ -1,4 +1,4 @@
-//! `check`.
+//! `check`: runs random operations and checks every answer against a model.
 
 use crate::connect::{Connect, connect};
 use crate::output::{print_json, print_line};
@@ -29,7 +29,12 @@ pub(crate) struct CheckArgs {
     #[command(flatten)]
     connect: Connect,
     /// How many operations.
-    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 10_000,
+        value_parser = clap::value_parser!(u64).range(1..)
+    )]
     operations: u64,
     /// What the operations are drawn from [default: by chance, and told].
     #[arg(long, value_name = "SEED")]
@@ -52,15 +57,16 @@ pub(crate) struct CheckArgs {
     json: bool,
 }
 
-/// Far fewer than there are objects, of which each has one operation under way at most.
+/// Parses the number of operations in flight: far fewer than there are objects, since each object
+/// has at most one operation under way.
 fn parse_check_depth(text: &str) -> Result<usize, String> {
     counted(text, 64, "operations in flight")
 }
 
-/// Operations between two updates of the progress bar: drawing costs more than an operation.
-const EVERY: u64 = 64;
+/// Operations between two updates of the progress bar, since drawing costs more than an operation.
+const UPDATE_INTERVAL: u64 = 64;
 
-/// Seeds made by chance are below: short enough to be typed again.
+/// Upper bound of random seeds: short enough to be typed again.
 const SEEDS: u64 = 1_000_000_000;
 
 pub(crate) fn check(args: &CheckArgs) -> Result<ExitCode> {
@@ -71,7 +77,7 @@ pub(crate) fn check(args: &CheckArgs) -> Result<ExitCode> {
     let mut run = Run::new(&mut client, table, Work::new(seed), args.depth);
     let (bar, started) = (progress(args), Instant::now());
     let judged = run.execute(args.operations, &mut |number| {
-        if number.is_multiple_of(EVERY) {
+        if number.is_multiple_of(UPDATE_INTERVAL) {
             bar.set_position(number);
         }
     });
@@ -99,14 +105,15 @@ pub(crate) fn check(args: &CheckArgs) -> Result<ExitCode> {
         Err(disagreement) => {
             eprintln!("sprat: {disagreement}");
             eprintln!(
-                "sprat: table {name:?} is left for you to look at; to run the same again: {again} --table NAME"
+                "sprat: table {name:?} is left for you to look at; to run the same again: {again} \
+                 --table NAME"
             );
             Ok(ExitCode::FAILURE)
         }
     }
 }
 
-/// A table that was not there before: whatever is in one that was is somebody's.
+/// Makes a table. Returns an error if the name exists, since that table's objects belong to others.
 fn fresh_table(client: &mut Client, name: &str) -> Result<Table> {
     match client.table(name) {
         Err(Error::NoSuchTable(_)) => Ok(client.create_table(name)?),
@@ -117,7 +124,7 @@ fn fresh_table(client: &mut Client, name: &str) -> Result<Table> {
     }
 }
 
-/// A progress bar, as the flags say.
+/// Makes the progress bar; with `--quiet`, a hidden one.
 fn progress(args: &CheckArgs) -> ProgressBar {
     let style =
         ProgressStyle::with_template("{bar:32} {pos}/{len} operations  {per_sec}  {eta} left");
@@ -145,7 +152,8 @@ fn text(counts: &Counts, seed: u64, seconds: f64) -> String {
     } = counts;
     format!(
         "{} operations in {seconds:.1} s ({:.0} a second), every answer as it must be\n\
-         {gets} gets, {puts} puts, {removals} removals, {increments} increments, {shared} of them of one number; {refusals} \
+         {gets} gets, {puts} puts, {removals} removals, {increments} increments, {shared} of them \
+         of one number; {refusals} \
          rightly refused; \
          {objects} objects at the end\n\
          {:.1} MB stored, {:.1} MB read; seed {seed}",

@@ -1,9 +1,9 @@
-//! `export`.
+//! `export`: writes a table to files, CSV or JSON lines.
 
 use crate::connect::{Connect, connect};
 use crate::exit::INCOMPLETE;
 use crate::progress::Bar;
-use crate::store::import::{FormatArg, delimiter, format_of, summary, tell_omitted};
+use crate::store::import::{FormatArg, delimiter, format_of, summary, warn_of_omitted};
 use anyhow::{Context as _, Result};
 use clap::Args;
 use serde_json::json;
@@ -82,10 +82,13 @@ pub(crate) fn export(args: &ExportArgs) -> Result<ExitCode> {
         }
     };
     bar.done();
-    tell_omitted(&omitted);
+    warn_of_omitted(&omitted);
     let seconds = started.elapsed().as_secs_f64();
     if args.json {
-        let totals = json!({ "objects": moved.items, "bytes": moved.bytes, "seconds": seconds, "left_out": omitted.count() });
+        let totals = json!({
+            "objects": moved.items, "bytes": moved.bytes, "seconds": seconds,
+            "left_out": omitted.count(),
+        });
         eprintln!("{totals}");
     } else if !args.quiet {
         eprintln!("{} to {}", summary(moved.items, moved.bytes, seconds), target.display());
@@ -93,7 +96,7 @@ pub(crate) fn export(args: &ExportArgs) -> Result<ExitCode> {
     Ok(if omitted.failures() > 0 { INCOMPLETE.into() } else { ExitCode::SUCCESS })
 }
 
-/// Writes rows or pairs to `out`, and gives it back.
+/// Writes rows or pairs to `out`; returns `out`, which the caller must flush or publish.
 fn rows<W: Write>(
     source: &mut dyn ItemSource,
     out: W,
@@ -125,7 +128,7 @@ fn name_of(target: &Path) -> String {
     if target.as_os_str() == "-" { "standard output".into() } else { target.display().to_string() }
 }
 
-/// Reads a table page by page.
+/// A source that scans a table page by page.
 struct TableSource<'a> {
     client: &'a mut Client,
     table: Table,

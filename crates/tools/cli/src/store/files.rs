@@ -1,4 +1,4 @@
-//! `sprat store`: checks, salvages and mends the files of a server that is stopped.
+//! `store`: checks, salvages and repairs the files of a server that is stopped.
 
 use crate::exit::CORRUPT;
 use crate::output::{print_json, print_line};
@@ -27,7 +27,7 @@ pub(crate) enum StoreCommand {
 }
 
 impl StoreCommand {
-    /// Runs it; gives what the process ends with.
+    /// Runs the command and returns the process's exit code.
     pub(crate) fn run(&self) -> Result<ExitCode> {
         match self {
             Self::Verify(args) => verify(args),
@@ -89,18 +89,18 @@ pub(crate) struct StoreRebuildArgs {
     json: bool,
 }
 
-/// Tables written at once: each is an open file.
+/// Tables that are written at once, since each needs an open file.
 const TABLES_AT_ONCE: usize = 256;
 
-/// What was found of one file.
+/// The result of checking one file.
 struct Finding {
     file: PathBuf,
-    /// What is in it, or what is wrong with it as a whole.
+    /// A description of its content, or of the fault of the whole file.
     what: String,
     is_whole: bool,
 }
 
-/// What was found in a directory: of each file, and every fault in its logs.
+/// The result of checking directories: a finding for each file, and the faults in the logs.
 #[derive(Default)]
 struct Findings {
     files: Vec<Finding>,
@@ -136,8 +136,16 @@ impl Findings {
 
     fn print(&self, json: bool, more: Value) -> Result<ExitCode> {
         if json {
-            let file = |finding: &Finding| json!({ "file": finding.file, "whole": finding.is_whole, "what": finding.what });
-            let fault = |fault: &sprat_store::salvage::SalvageFault| json!({ "file": fault.file, "offset": fault.offset, "what": fault.what });
+            let file = |finding: &Finding| {
+                json!({
+                    "file": finding.file, "whole": finding.is_whole, "what": finding.what,
+                })
+            };
+            let fault = |fault: &sprat_store::salvage::SalvageFault| {
+                json!({
+                    "file": fault.file, "offset": fault.offset, "what": fault.what,
+                })
+            };
             let files: Vec<_> = self.files.iter().map(file).collect();
             let faults: Vec<_> = self.faults.kept.iter().map(fault).collect();
             let mut all = json!({ "whole": self.is_whole(), "files": files, "faults": faults });
@@ -228,7 +236,11 @@ pub(crate) fn export(args: &StoreExportArgs) -> Result<ExitCode> {
             sink.finish()?.0.publish()?;
         }
     }
-    let table = |(id, count, file): &(u32, u64, PathBuf)| json!({ "id": id, "name": names.get(id), "objects": count, "file": file });
+    let table = |(id, count, file): &(u32, u64, PathBuf)| {
+        json!({
+            "id": id, "name": names.get(id), "objects": count, "file": file,
+        })
+    };
     let code = findings
         .print(args.json, json!({ "tables": written.iter().map(table).collect::<Vec<_>>() }))?;
     if !args.json {
@@ -284,9 +296,10 @@ pub(crate) fn rebuild(args: &StoreRebuildArgs) -> Result<ExitCode> {
     let tables: Vec<String> = catalog.tables().map(|table| table.name).collect();
     let servers = catalog.servers().count();
     if args.json {
-        print_json(
-            &json!({ "file": path, "from": from, "version": catalog.version(), "tables": tables, "servers": servers }),
-        )?;
+        print_json(&json!({
+            "file": path, "from": from, "version": catalog.version(), "tables": tables,
+            "servers": servers,
+        }))?;
     } else {
         let count = tables.len();
         print_line(&format!(
@@ -307,7 +320,7 @@ fn random() -> Result<u64> {
     Ok(u64::from_le_bytes(bytes))
 }
 
-/// The directories of a server's nodes: the one that is given, and those within it.
+/// Returns the data directories of a server's nodes: the given one, and those within it.
 fn directories(dir: &Path) -> Result<Vec<PathBuf>> {
     if !dir.join("identity.toml").exists() {
         bail!("{}: no data directory: identity.toml is missing", dir.display());
@@ -317,8 +330,8 @@ fn directories(dir: &Path) -> Result<Vec<PathBuf>> {
     Ok([dir.to_owned()].into_iter().chain(within).collect())
 }
 
-/// Looks at all of a directory but its logs: returns what names its tables, the coordinator's
-/// metadata or the copy.
+/// Checks the files of a directory other than its logs. Returns the catalog that names the tables:
+/// from the coordinator's metadata or from the copy of it, whichever is newer.
 fn look(
     path: &Path,
     findings: &mut Findings,
@@ -347,7 +360,7 @@ fn look(
         Err(error) => findings.note(&path.join("catalog.sprat"), Err(error.to_string())),
     }
     if dir.coordinator().exists() {
-        // On a copy: even to read it the library may have to write.
+        // Open a copy, since redb may write to a file even to read it.
         let scratch =
             tempfile::tempdir().context("cannot make a folder for a copy of the metadata")?;
         let copy = scratch.path().join("coordinator.redb");
@@ -380,7 +393,7 @@ fn look(
     Ok((dir, catalog))
 }
 
-/// Begins to read a log, or a file of replicas, if it is there and not empty.
+/// Surveys a log or a file of replicas. Returns `None` if it is missing, empty or unreadable.
 fn open(
     file: &Path,
     dir: &DataDir,
@@ -389,7 +402,7 @@ fn open(
 ) -> Option<Salvage> {
     let len = fs::metadata(file).ok()?.len();
     if len == 0 {
-        return None; // what is missing there, the directory's check says
+        return None; // `DataDir::check_files` reports an empty file
     }
     let Identity { cluster, server, .. } = dir.identity();
     let mut id = [0; 16];
@@ -414,10 +427,10 @@ fn open(
     }
 }
 
-/// Ids that tables may have, where no catalog says: many more than one makes.
+/// Limit of the tables' ids if there is no catalog: far more than a cluster has tables.
 const UNKNOWN_TABLES: u32 = 1 << 20;
 
-/// The name of a table's file: its own where that can be one.
+/// Returns the file name for a table: the table's name if it can be a file name, otherwise its id.
 fn file_name(id: u32, name: Option<&String>) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     match name.filter(|name| !name.starts_with('.') && name.len() <= 200 && name.bytes().all(plain))

@@ -1,4 +1,4 @@
-//! `import`.
+//! `import`: loads files, CSV or JSON lines into a table.
 
 use crate::connect::{Connect, connect};
 use crate::exit::INCOMPLETE;
@@ -84,10 +84,11 @@ pub(crate) fn import(args: &ImportArgs) -> Result<ExitCode> {
     let moved = finished?;
     let seconds = started.elapsed().as_secs_f64();
     let omitted = source.omitted();
-    tell_omitted(omitted);
+    warn_of_omitted(omitted);
     if args.json {
         print_json(&json!({
-            "objects": moved.items, "bytes": moved.bytes, "seconds": seconds, "left_out": omitted.count(),
+            "objects": moved.items, "bytes": moved.bytes, "seconds": seconds,
+            "left_out": omitted.count(),
         }))?;
     } else {
         print_line(&format!(
@@ -99,7 +100,7 @@ pub(crate) fn import(args: &ImportArgs) -> Result<ExitCode> {
     Ok(if omitted.failures() > 0 { INCOMPLETE.into() } else { ExitCode::SUCCESS })
 }
 
-/// `12,345 objects, 67.8 MB in 0.9 s (75.3 MB/s)`, without the commas.
+/// Renders a summary such as `12345 objects, 67.8 MB in 0.9 s (75.3 MB/s)`.
 pub(super) fn summary(items: u64, bytes: u64, seconds: f64) -> String {
     #[expect(clippy::cast_precision_loss, reason = "for people")]
     let megabytes = bytes as f64 / 1e6;
@@ -109,8 +110,8 @@ pub(super) fn summary(items: u64, bytes: u64, seconds: f64) -> String {
     )
 }
 
-/// Names on standard error what was left out.
-pub(super) fn tell_omitted(omitted: &Omitted) {
+/// Names the items that were left out on standard error.
+pub(super) fn warn_of_omitted(omitted: &Omitted) {
     for (name, why) in omitted.named() {
         eprintln!("sprat: left out {name}: {why}");
     }
@@ -120,7 +121,7 @@ pub(super) fn tell_omitted(omitted: &Omitted) {
     }
 }
 
-/// The format that a path's name says.
+/// Returns the given format, or else the one that a path's name implies.
 pub(super) fn format_of(path: &Path, given: Option<FormatArg>) -> Result<FormatArg> {
     if let Some(given) = given {
         return Ok(given);
@@ -134,7 +135,7 @@ pub(super) fn format_of(path: &Path, given: Option<FormatArg>) -> Result<FormatA
     }
 }
 
-/// The byte between the fields of a file of this name.
+/// Returns the field separator of a file with this name.
 pub(super) fn delimiter(path: &Path) -> u8 {
     if path.extension().is_some_and(|extension| extension == "tsv") { b'\t' } else { b',' }
 }
@@ -188,7 +189,7 @@ fn column(name: &str, no_header: bool) -> Column {
     }
 }
 
-/// Writes items to a table, many under way at once.
+/// A sink that writes items to a table, with many writes under way at once.
 struct TableSink<'a> {
     client: &'a mut Client,
     table: Table,
@@ -202,7 +203,7 @@ impl<'a> TableSink<'a> {
         Self { client, table, under_way: VecDeque::new(), bytes: 0, nothing: Omitted::default() }
     }
 
-    /// Waits for the oldest write.
+    /// Waits for the oldest write under way.
     fn wait(&mut self) -> Result<(), Error> {
         let Some((ticket, bytes)) = self.under_way.pop_front() else { return Ok(()) };
         self.bytes -= bytes;

@@ -1,4 +1,4 @@
-//! Commands of store.
+//! Commands of the store.
 
 pub(crate) mod check;
 pub(crate) mod demo;

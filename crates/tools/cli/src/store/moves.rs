@@ -1,4 +1,4 @@
-//! `table move` and `server drain`: tablets that move while they are served.
+//! `table move` and `server drain`: migrate tablets while they are served.
 
 use crate::connect::{Connect, connect};
 use crate::output::{print_json, print_line};
@@ -63,11 +63,12 @@ pub(crate) struct MoveArgs {
     detach: bool,
 }
 
-/// A range as tables are listed: the first digits of both ends, in hexadecimal.
+/// Parses a range as `table list` prints it: the first hexadecimal digits of both ends.
 fn parse_range(text: &str) -> Result<Range, String> {
     let bad = || {
         format!(
-            "`{text}` is no range of a table: write FIRST..LAST, as `sprat table list` does, such as 4000..7fff"
+            "`{text}` is no range of a table: write FIRST..LAST, as `sprat table list` does, such \
+             as 4000..7fff"
         )
     };
     let (first, last) = text.split_once("..").ok_or_else(bad)?;
@@ -80,11 +81,11 @@ fn parse_range(text: &str) -> Result<Range, String> {
     if first <= last { Ok(Range { first, last }) } else { Err(bad()) }
 }
 
-/// How often it is looked how far it is.
-const LOOK: Duration = Duration::from_millis(100);
+/// Interval at which to poll the progress of a migration.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Looks in a row at which nothing moves, though something is to, after which that is an error.
-const IDLE_LOOKS: u32 = 100;
+/// Polls in a row without any running migration after which waiting for one is an error.
+const MAX_IDLE_POLLS: u32 = 100;
 
 pub(super) fn table(client: &mut Client, args: &TableArgs, wanted: &MoveArgs) -> Result<ExitCode> {
     let MoveArgs { name, tablet, to, detach } = wanted;
@@ -95,7 +96,8 @@ pub(super) fn table(client: &mut Client, args: &TableArgs, wanted: &MoveArgs) ->
         (None, [_]) => Range::ALL,
         (None, several) => {
             bail!(
-                "table {name:?} has {} tablets: say which with --tablet, as `sprat table list` tells them",
+                "table {name:?} has {} tablets: say which with --tablet, as `sprat table list` \
+                 tells them",
                 several.len()
             )
         }
@@ -109,17 +111,17 @@ pub(super) fn table(client: &mut Client, args: &TableArgs, wanted: &MoveArgs) ->
         if !detach {
             let mut watch = Watch::new(1, &args.connect, args.json)?;
             while !is_there(&find(client, name)?) {
-                watch.look(client, 0)?;
+                watch.poll(client, 0)?;
             }
         }
     }
-    let told = if *detach { "moves" } else { "is moved" };
+    let state = if *detach { "moves" } else { "is moved" };
     if args.json {
         print_json(
             &json!({ "name": name, "range": range.to_string(), "server": to, "done": !detach }),
         )?;
     } else {
-        print_line(&format!("{range} of table {name:?} {told} to server {to}"))?;
+        print_line(&format!("{range} of table {name:?} {state} to server {to}"))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -132,7 +134,7 @@ pub(crate) fn drain(args: &DrainArgs) -> Result<ExitCode> {
     if !undo && !detach {
         let mut watch = Watch::new(left, &args.connect, *json)?;
         while left > 0 {
-            watch.look(&mut client, left)?;
+            watch.poll(&mut client, left)?;
             left = tablets_of(&mut client, *server)?;
         }
     }
@@ -165,11 +167,11 @@ fn tablets_of(client: &mut Client, server: u32) -> Result<u64> {
         .count() as u64)
 }
 
-/// Looks on while something moves.
+/// Waits for migrations and shows their progress.
 struct Watch {
     bar: ProgressBar,
     total: u64,
-    /// Who leads is asked; of one coordinator alone it is known.
+    /// The locator from the flags: the leader's, if there is just one coordinator.
     coordinator: String,
     idle: u32,
 }
@@ -182,24 +184,26 @@ impl Watch {
         Ok(Self { bar, total, coordinator: connect.coordinator.clone(), idle: 0 })
     }
 
-    /// Shows that so many are left, and waits a little.
+    /// Shows that `left` tablets remain, and waits for [`POLL_INTERVAL`]. Returns an error if no
+    /// migration has run for [`MAX_IDLE_POLLS`] polls.
     #[allow(clippy::disallowed_methods, reason = "nothing else goes on in this process")]
-    fn look(&mut self, client: &mut Client, left: u64) -> Result<()> {
+    fn poll(&mut self, client: &mut Client, left: u64) -> Result<()> {
         self.bar.set_position(self.total.saturating_sub(left));
         let (_, leader) = client.leader()?;
-        let asked = if leader.is_empty() { &self.coordinator } else { &leader };
-        let counters = client.server_stats(asked)?;
+        let leader = if leader.is_empty() { &self.coordinator } else { &leader };
+        let counters = client.server_stats(leader)?;
         let moves = counters
             .iter()
             .find(|counter| counter.name == "coordinator_moves")
             .map_or(0, |counter| counter.value);
         self.idle = if moves == 0 { self.idle + 1 } else { 0 };
-        if self.idle > IDLE_LOOKS {
+        if self.idle > MAX_IDLE_POLLS {
             bail!(
-                "nothing moves: the coordinator's log says why (a server without memory left, or no other that may have it)"
+                "nothing moves: the coordinator's log says why (a server without memory left, or \
+                 no other that may have it)"
             );
         }
-        sleep(LOOK);
+        sleep(POLL_INTERVAL);
         Ok(())
     }
 }

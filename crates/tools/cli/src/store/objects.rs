@@ -1,4 +1,4 @@
-//! `get`, `put`, `del`, `incr`.
+//! `get`, `put`, `del` and `incr`: operations on one object.
 
 use crate::connect::{Connect, connect};
 use crate::exit::NOT_FOUND;
@@ -124,7 +124,10 @@ pub(crate) fn get(args: &GetArgs) -> Result<ExitCode> {
     } else if args.number {
         let (key, len) = (&args.key, object.value.len());
         let number = object.number().with_context(|| {
-            format!("object {key:?} is no counter: its {len} bytes were written by a put, not by `sprat incr`")
+            format!(
+                "object {key:?} is no counter: its {len} bytes were written by a put, not by \
+                `sprat incr`"
+            )
         })?;
         print_line(&number.to_string())?;
     } else if args.json {
@@ -135,7 +138,8 @@ pub(crate) fn get(args: &GetArgs) -> Result<ExitCode> {
         json_number(&mut line, object.number());
         print_json(&line.into())?;
     } else {
-        // Exactly the value's bytes, so that it can be piped on.
+        // Exactly the value's bytes, without a newline, so that they can be piped to a
+        // program.
         print_bytes(&object.value)?;
     }
     Ok(ExitCode::SUCCESS)

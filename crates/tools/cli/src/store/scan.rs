@@ -1,4 +1,4 @@
-//! `scan`.
+//! `scan`: lists a table's objects.
 
 use crate::connect::{Connect, connect};
 use crate::output::{json_bytes, json_number};

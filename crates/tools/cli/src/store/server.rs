@@ -1,4 +1,4 @@
-//! `server` and `coordinator`.
+//! `server` and `coordinator`: runs a server or a coordinator until a signal ends it.
 
 use crate::connect::DEFAULT_COORDINATOR;
 use crate::meta::key::GuardArgs;
@@ -21,7 +21,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-/// Where a server listens unless told.
+/// Locator at which a server listens by default.
 pub(crate) const DEFAULT_LISTEN: &str = "fast+udp:host=127.0.0.1,port=11101";
 
 #[derive(Args, Debug)]
@@ -53,7 +53,11 @@ pub(crate) struct ServerArgs {
 
     /// Nodes in this process, each with a thread, a port, and its part of memory and disk; default
     /// one for each -L.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=MAX_NODES as i64))]
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = clap::value_parser!(u16).range(1..=MAX_NODES as i64)
+    )]
     nodes: Option<u16>,
 
     /// Memory for the log, such as 512M or 16G (16GiB); default half of this machine's.
@@ -75,7 +79,13 @@ pub(crate) struct ServerArgs {
 
     /// Replicas of its log on other servers of the cluster, and then it keeps some for them; 0:
     /// its log is on its own disk alone.
-    #[arg(short = 'r', long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=MAX_COPIES as i64))]
+    #[arg(
+        short = 'r',
+        long,
+        value_name = "N",
+        default_value_t = 0,
+        value_parser = clap::value_parser!(u8).range(0..=MAX_COPIES as i64)
+    )]
     replicas: u8,
 
     /// The rack that it is in, or whatever fails as one: 1 to 32 of letters, digits, _ and -.
@@ -116,7 +126,13 @@ pub(crate) struct ServerArgs {
   sprat coordinator -C tcp:host=10.0.0.1,port=11100 --identity server.id --etcd http://10.0.0.1:2379,http://10.0.0.2:2379")]
 pub(crate) struct CoordinatorArgs {
     /// Where it listens; with --etcd also where others reach it.
-    #[arg(short = 'C', long, value_name = "LOCATOR", default_value = DEFAULT_COORDINATOR, env = "SPRAT_COORDINATOR")]
+    #[arg(
+        short = 'C',
+        long,
+        value_name = "LOCATOR",
+        default_value = DEFAULT_COORDINATOR,
+        env = "SPRAT_COORDINATOR"
+    )]
     coordinator: String,
 
     /// Directory for its metadata.
@@ -164,28 +180,30 @@ fn parse_rack(text: &str) -> Result<String, String> {
     }
 }
 
-/// Least memory a server is given without being told.
-const LEAST_MEMORY: u64 = 256 << 20;
+/// Minimum of the default memory size.
+const MIN_DEFAULT_MEMORY: u64 = 256 << 20;
 
 pub(crate) fn server(args: &ServerArgs) -> Result<ExitCode> {
     if let Some(ServerCommand::Drain(args)) = &args.command {
         return super::moves::drain(args);
     }
-    tell_events();
+    log_to_stderr();
     let mut options = options(args)?;
-    warn_of_strangers(&options.guard, [&options.coordinator].into_iter().chain(&options.listen));
+    warn_if_exposed(&options.guard, [&options.coordinator].into_iter().chain(&options.listen));
     eprintln!(
         "sprat: starting; {} MiB of memory, {} MiB of disk",
         options.memory >> 20,
         options.disk >> 20
     );
-    let life = Life::default();
-    life.end_on_signal()?;
+    let shutdown = Shutdown::default();
+    shutdown.stop_on_signal()?;
     loop {
-        match live(&options, &life) {
-            // It stood still, or was cut off, for longer than its lease: others have its tables,
-            // and it begins anew.
-            Err(ServerError::Gone(gone)) if may_begin_anew(&gone, &options) && !life.is_over() => {
+        match run(&options, &shutdown) {
+            // The server was suspended or cut off for longer than its lease: other servers have
+            // its tables, and it starts again without them.
+            Err(ServerError::Gone(gone))
+                if can_restart(&gone, &options) && !shutdown.is_requested() =>
+            {
                 eprintln!("sprat: {gone}; it begins anew, with what it keeps for others");
                 options.deaths += 1;
             }
@@ -198,23 +216,24 @@ pub(crate) fn server(args: &ServerArgs) -> Result<ExitCode> {
     }
 }
 
-/// Whether a server that the coordinator has given up can begin anew within this process: not over
-/// a device past the kernel, which is given back only when the process ends.
-fn may_begin_anew(gone: &SessionEnd, options: &ServerOptions) -> bool {
-    let past_the_kernel = |text: &String| {
+/// Whether a server that the coordinator has declared dead can start again within this process. It
+/// cannot with a kernel-bypass device, which DPDK releases only when the process ends.
+fn can_restart(gone: &SessionEnd, options: &ServerOptions) -> bool {
+    let bypasses_kernel = |text: &String| {
         text.parse::<Locator>()
             .is_ok_and(|locator| matches!(locator.transport, Transport::FastDpdk(_)))
     };
-    matches!(gone, SessionEnd::Dead(_)) && !options.listen.iter().any(past_the_kernel)
+    matches!(gone, SessionEnd::Dead(_)) && !options.listen.iter().any(bypasses_kernel)
 }
 
-/// Runs a server from its start to its end.
-fn live(options: &ServerOptions, life: &Life) -> Result<(), ServerError> {
+/// Starts a server, prints where it listens, and waits until it stops.
+fn run(options: &ServerOptions, shutdown: &Shutdown) -> Result<(), ServerError> {
     let server = Server::start(options)?;
-    life.goes_on_in(server.stopper());
+    shutdown.set_stopper(server.stopper());
     for (number, node) in (1..).zip(&server.nodes) {
-        let whose = if server.nodes.len() > 1 { format!("node {number}: ") } else { String::new() };
-        tell_restored(&whose, &node.restored);
+        let prefix =
+            if server.nodes.len() > 1 { format!("node {number}: ") } else { String::new() };
+        print_restored(&prefix, &node.restored);
     }
     if let Some(address) = server.metrics {
         eprintln!("sprat: metrics at http://{address}/metrics");
@@ -225,15 +244,15 @@ fn live(options: &ServerOptions, life: &Life) -> Result<(), ServerError> {
     server.wait()
 }
 
-/// Says what was found in a node's log.
-fn tell_restored(whose: &str, restored: &Restored) {
+/// Prints what a node restored from its log.
+fn print_restored(prefix: &str, restored: &Restored) {
     let report = &restored.report;
     if restored.access.is_empty() {
-        return; // it has none
+        return; // the node has no log on disk
     }
-    eprintln!("sprat: {whose}log on disk by {}", restored.access);
+    eprintln!("sprat: {prefix}log on disk by {}", restored.access);
     eprintln!(
-        "sprat: {whose}{} objects restored from {} entries in {} segments ({} MiB) in {:.2} s",
+        "sprat: {prefix}{} objects restored from {} entries in {} segments ({} MiB) in {:.2} s",
         restored.objects,
         report.entries,
         report.segments,
@@ -242,7 +261,8 @@ fn tell_restored(whose: &str, restored: &Restored) {
     );
     if report.header_repaired {
         eprintln!(
-            "sprat: {whose}one of the two copies of log.sprat's header was damaged; it is written again"
+            "sprat: {prefix}one of the two copies of log.sprat's header was damaged; it is \
+             written again"
         );
     }
     if !report.left_out.is_empty() {
@@ -252,31 +272,32 @@ fn tell_restored(whose: &str, restored: &Restored) {
             .map(|(table, count)| format!("{count} of table {table}"))
             .collect();
         eprintln!(
-            "sprat: {whose}left out objects of tables that were dropped: {}",
+            "sprat: {prefix}left out objects of tables that were dropped: {}",
             tables.join(", ")
         );
     }
     if let Some(cut) = &report.cut {
         let (bytes, offset, found) = (cut.bytes, cut.offset, &cut.found);
         eprintln!(
-            "sprat: {whose}cut an unfinished write of {bytes} bytes at offset {offset} of the log ({found})"
+            "sprat: {prefix}cut an unfinished write of {bytes} bytes at offset {offset} of the \
+             log ({found})"
         );
     }
 }
 
 pub(crate) fn coordinator(args: &CoordinatorArgs) -> Result<ExitCode> {
-    tell_events();
+    log_to_stderr();
     let guard = args.guard.guard()?;
-    warn_of_strangers(&guard, [&args.coordinator]);
+    warn_if_exposed(&guard, [&args.coordinator]);
     let server = match &args.etcd {
         Some(urls) => {
             Server::start_candidate(&args.coordinator, &EtcdPlace::new(urls, &args.name)?, &guard)?
         }
         None => Server::start_coordinator(&args.coordinator, &args.data, &guard)?,
     };
-    let life = Life::default();
-    life.goes_on_in(server.stopper());
-    life.end_on_signal()?;
+    let shutdown = Shutdown::default();
+    shutdown.set_stopper(server.stopper());
+    shutdown.stop_on_signal()?;
     let others = if args.etcd.is_some() { ", one of several" } else { "" };
     eprintln!("sprat: coordinator ready at {}{others}; stop with Ctrl-C", server.coordinator);
     server.wait()?;
@@ -287,7 +308,9 @@ pub(crate) fn coordinator(args: &CoordinatorArgs) -> Result<ExitCode> {
 fn options(args: &ServerArgs) -> Result<ServerOptions> {
     let memory = match args.memory {
         Some(memory) => memory,
-        None => (sprat_measure::machine::Machine::describe().memory_bytes / 2).max(LEAST_MEMORY),
+        None => {
+            (sprat_measure::machine::Machine::describe().memory_bytes / 2).max(MIN_DEFAULT_MEMORY)
+        }
     };
     let metrics = match args.metrics.as_str() {
         "none" => None,
@@ -330,13 +353,15 @@ fn options(args: &ServerArgs) -> Result<ServerOptions> {
     })
 }
 
-/// Where each node listens: as given, or, if that was given once, at the ports behind the first.
+/// Returns the locator of each node: those given, or, if one was given for several nodes, that one
+/// and the ports after it.
 fn locators(args: &ServerArgs) -> Result<Vec<String>> {
     let (given, nodes) = (args.listen.len(), args.nodes.map_or(args.listen.len(), usize::from));
     let [one] = args.listen.as_slice() else {
         if given != nodes || given > MAX_NODES {
             bail!(
-                "-L was given {given} times; give it once, or once for each node (--nodes {nodes}, at most {MAX_NODES})"
+                "-L was given {given} times; give it once, or once for each node (--nodes \
+                 {nodes}, at most {MAX_NODES})"
             );
         }
         return Ok(args.listen.clone());
@@ -348,12 +373,14 @@ fn locators(args: &ServerArgs) -> Result<Vec<String>> {
     if let Transport::FastDpdk(bypass) = &first.transport {
         if let Some(device) = bypass.devices.iter().find(|device| device.starts_with("net_memif")) {
             bail!(
-                "{device} is for one node: each of the {nodes} wants a device of its own, with -L once for each"
+                "{device} is for one node: each of the {nodes} wants a device of its own, with -L \
+                 once for each"
             );
         }
         if first.port == 0 {
             bail!(
-                "{one}: nodes that share a device have ports that follow one another; name the first"
+                "{one}: nodes that share a device have ports that follow one another; name the \
+                 first"
             );
         }
     }
@@ -369,7 +396,7 @@ fn locators(args: &ServerArgs) -> Result<Vec<String>> {
     })
 }
 
-/// The core of each node, if they are to have any.
+/// Returns the core of each node, or an empty list if the nodes are not pinned to cores.
 fn cores(args: &ServerArgs, nodes: usize) -> Result<Vec<usize>> {
     match args.core.as_slice() {
         &[first] => Ok((first..).take(nodes).collect()),
@@ -377,14 +404,15 @@ fn cores(args: &ServerArgs, nodes: usize) -> Result<Vec<usize>> {
         cores => {
             let count = cores.len();
             bail!(
-                "--core names {count} cores for {nodes} nodes; name one for each, or the first and they take those behind it"
+                "--core names {count} cores for {nodes} nodes; name one for each, or the first \
+                 and they take those behind it"
             )
         }
     }
 }
 
-/// Writes what the server has to say while it runs to standard error.
-fn tell_events() {
+/// Lets the server's log events go to standard error.
+fn log_to_stderr() {
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .without_time()
@@ -393,66 +421,70 @@ fn tell_events() {
         .init();
 }
 
-/// Says aloud when anybody is let in from other machines, as was asked for.
-fn warn_of_strangers<'a>(guard: &Guard, locators: impl IntoIterator<Item = &'a String>) {
+/// Warns about each locator at which `--insecure` lets in clients from other machines.
+fn warn_if_exposed<'a>(guard: &Guard, locators: impl IntoIterator<Item = &'a String>) {
     if !guard.insecure {
-        return; // whoever listens there without an identity does not start
+        return; // a server that other machines can reach does not start without an identity
     }
     let parsed = locators.into_iter().filter_map(|text| text.parse::<Locators>().ok());
     for locator in parsed.flat_map(|locators| locators.to_vec()).filter(is_exposed) {
         eprintln!(
-            "sprat: WARNING: {locator} can be reached from other machines, and anybody is let in (--insecure)"
+            "sprat: WARNING: {locator} can be reached from other machines, and anybody is let in \
+             (--insecure)"
         );
     }
 }
 
-/// What a signal ends: the server that runs, and those that would come after it.
+/// Connects signals with the running server. A requested shutdown stops the current server and
+/// prevents another from being started in this process.
 #[derive(Clone, Default)]
-struct Life(Arc<Mutex<(Option<Stopper>, bool)>>);
+struct Shutdown(Arc<Mutex<(Option<Stopper>, bool)>>);
 
-impl Life {
-    /// This server runs now.
-    fn goes_on_in(&self, stopper: Stopper) {
-        let mut life = lock(&self.0);
-        if life.1 {
+impl Shutdown {
+    /// Sets the server that runs now, and stops it if a shutdown was requested already.
+    fn set_stopper(&self, stopper: Stopper) {
+        let mut shutdown = lock(&self.0);
+        if shutdown.1 {
             stopper.stop();
         }
-        life.0 = Some(stopper);
+        shutdown.0 = Some(stopper);
     }
 
-    fn is_over(&self) -> bool {
+    fn is_requested(&self) -> bool {
         lock(&self.0).1
     }
 
-    /// Whether a server has started.
-    fn has_begun(&self) -> bool {
+    /// Whether a server has been started.
+    fn has_started(&self) -> bool {
         lock(&self.0).0.is_some()
     }
 
-    fn end(&self) {
-        let mut life = lock(&self.0);
-        life.1 = true;
-        if let Some(stopper) = &life.0 {
+    fn request(&self) {
+        let mut shutdown = lock(&self.0);
+        shutdown.1 = true;
+        if let Some(stopper) = &shutdown.0 {
             stopper.stop();
         }
     }
 
-    /// Stops the server at the first Ctrl-C or SIGTERM, and the process at the second; at the first
-    /// while the server is starting, which may take long: it replays its log, or waits for its
-    /// coordinator.
-    fn end_on_signal(&self) -> Result<()> {
+    /// Stops the server at the first Ctrl-C or SIGTERM, and ends the process at the second.
+    /// While
+    /// the server is still starting, the first signal ends the process: starting may take long,
+    /// since the server replays its log or waits for its coordinator.
+    fn stop_on_signal(&self) -> Result<()> {
         let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot watch for signals")?;
-        let life = self.clone();
+        let shutdown = self.clone();
         let watch = move || {
             for signal in signals.forever() {
-                if life.is_over() || !life.has_begun() {
+                if shutdown.is_requested() || !shutdown.has_started() {
                     // The process ends by the signal itself, as without this thread.
                     let _ = signal_hook::low_level::emulate_default_handler(signal);
                 }
                 eprintln!(
-                    "sprat: stopping; once more to stop at once (nothing acknowledged is lost either way)"
+                    "sprat: stopping; once more to stop at once (nothing acknowledged is lost \
+                     either way)"
                 );
-                life.end();
+                shutdown.request();
             }
         };
         thread::Builder::new()

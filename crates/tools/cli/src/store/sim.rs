@@ -1,4 +1,4 @@
-//! `sim`.
+//! `sim`: runs simulated histories of the store and checks them.
 
 use crate::output::print_line;
 use crate::quantity;
@@ -29,7 +29,12 @@ pub(crate) struct SimArgs {
     cluster: bool,
     /// Operations of each history, and as many more faults: from 1 up to 1000000; what a seed says
     /// without.
-    #[arg(long, value_name = "N", requires = "cluster", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    #[arg(
+        long,
+        value_name = "N",
+        requires = "cluster",
+        value_parser = clap::value_parser!(u64).range(1..=1_000_000)
+    )]
     operations: Option<u64>,
     /// The first seed.
     #[arg(long, value_name = "SEED", default_value_t = 0)]
@@ -38,24 +43,33 @@ pub(crate) struct SimArgs {
     #[arg(long, conflicts_with = "from")]
     fresh: bool,
     /// As many histories as can be begun in this time, such as 10m; a number alone is seconds.
-    #[arg(long = "for", value_name = "TIME", value_parser = quantity::long, conflicts_with = "seeds")]
+    #[arg(
+        long = "for",
+        value_name = "TIME",
+        value_parser = quantity::run_time,
+        conflicts_with = "seeds"
+    )]
     time: Option<Duration>,
     /// Add a line for each history that fails to this file: the command that repeats it.
     #[arg(long, value_name = "FILE")]
     keep: Option<PathBuf>,
     /// Only this one.
-    #[arg(long, value_name = "SEED", conflicts_with_all = ["seeds", "from", "fresh", "time", "keep"])]
+    #[arg(
+        long,
+        value_name = "SEED",
+        conflicts_with_all = ["seeds", "from", "fresh", "time", "keep"]
+    )]
     seed: Option<u64>,
     /// Tell what happens.
     #[arg(short, long)]
     verbose: bool,
 }
 
-/// Histories run at once.
+/// Histories that run at the same time.
 const THREADS: usize = 2;
 
-/// Seeds between those with which runs begin that were begun a second apart: more than two threads
-/// get through.
+/// Distance between the first seeds of runs that start a second apart: more histories than two
+/// threads run in a second.
 const SEEDS_A_SECOND: u64 = 1000;
 
 pub(crate) fn sim(args: &SimArgs) -> Result<ExitCode> {
@@ -70,7 +84,7 @@ pub(crate) fn sim(args: &SimArgs) -> Result<ExitCode> {
     }
 }
 
-/// One history, told in full if asked.
+/// Runs one history; with `verbose`, prints its trace.
 fn one(run: impl Fn(u64) -> SeedResult, seed: u64, verbose: bool) -> Result<ExitCode> {
     match run(seed) {
         Ok((summary, trace)) => {
@@ -81,7 +95,7 @@ fn one(run: impl Fn(u64) -> SeedResult, seed: u64, verbose: bool) -> Result<Exit
             Ok(ExitCode::SUCCESS)
         }
         Err(failure) => {
-            tell(&failure, verbose)?;
+            print_failure(&failure, verbose)?;
             Ok(ExitCode::FAILURE)
         }
     }
@@ -100,19 +114,20 @@ fn many(run: impl Fn(u64) -> SeedResult + Sync, args: &SimArgs) -> Result<ExitCo
     };
     let bar = ProgressBar::new(count)
         .with_style(ProgressStyle::with_template(template).expect("a constant template"));
-    let kept = args.keep.as_deref().map(Kept::open).transpose()?;
-    // What fails is told, and kept, when it does: the run may go on for hours, or be ended.
-    let told = Mutex::new(Ok(()));
+    let log = args.keep.as_deref().map(FailureLog::open).transpose()?;
+    // A failure is printed and saved at once: the run may last for hours, or be interrupted.
+    let first_error = Mutex::new(Ok(()));
     let goes_on = |done, failure: Option<&Failure>| {
         bar.set_position(done);
         if let Some(failure) = failure {
-            let result = bar.suspend(|| tell(failure, args.verbose)).and_then(|()| match &kept {
-                Some(kept) => kept.add(failure),
+            let printed = bar.suspend(|| print_failure(failure, args.verbose));
+            let result = printed.and_then(|()| match &log {
+                Some(log) => log.add(failure),
                 None => Ok(()),
             });
-            let mut told = told.lock().expect("no holder panics");
-            if told.is_ok() {
-                *told = result;
+            let mut first_error = first_error.lock().expect("no holder panics");
+            if first_error.is_ok() {
+                *first_error = result;
             }
         }
         args.time.is_none_or(|time| started.elapsed() < time)
@@ -120,7 +135,7 @@ fn many(run: impl Fn(u64) -> SeedResult + Sync, args: &SimArgs) -> Result<ExitCo
     let (summary, failures) =
         sprat_sim::run_seeds(run, from..from.saturating_add(count), THREADS, goes_on);
     bar.finish_and_clear();
-    told.into_inner().expect("no holder panicked")?;
+    first_error.into_inner().expect("no holder panicked")?;
     print_line(&summary.to_string())?;
     let verdict = if failures.is_empty() { "all can be" } else { "some cannot be, see above" };
     let took = started.elapsed().as_secs_f64();
@@ -133,7 +148,7 @@ fn many(run: impl Fn(u64) -> SeedResult + Sync, args: &SimArgs) -> Result<ExitCo
     Ok(if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// A seed that nobody has begun with, most likely: one for each second.
+/// Returns a seed derived from the time, with which most likely no other run has begun.
 fn fresh() -> Result<u64> {
     let since = SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)
@@ -141,13 +156,13 @@ fn fresh() -> Result<u64> {
     Ok(since.as_secs() * SEEDS_A_SECOND)
 }
 
-/// Where failures are kept.
-struct Kept<'a> {
+/// The file of `--keep`, which collects the commands that repeat failures.
+struct FailureLog<'a> {
     path: &'a Path,
     file: File,
 }
 
-impl<'a> Kept<'a> {
+impl<'a> FailureLog<'a> {
     fn open(path: &'a Path) -> Result<Self> {
         let file = OpenOptions::new().create(true).append(true).open(path);
         Ok(Self { path, file: file.with_context(|| format!("cannot write {}", path.display()))? })
@@ -161,7 +176,7 @@ impl<'a> Kept<'a> {
     }
 }
 
-fn tell(failure: &Failure, verbose: bool) -> Result<()> {
+fn print_failure(failure: &Failure, verbose: bool) -> Result<()> {
     if verbose {
         failure.trace.iter().try_for_each(|line| print_line(line))?;
     }

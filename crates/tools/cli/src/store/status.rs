@@ -1,4 +1,4 @@
-//! `status`.
+//! `status`: shows servers, tables and counters.
 
 use crate::connect::{Connect, connect};
 use crate::output::{print_json, print_line};
@@ -20,14 +20,15 @@ pub(crate) struct StatusArgs {
     json: bool,
 }
 
-/// Milliseconds of silence after which a server is asked with less patience.
+/// Milliseconds since the coordinator's last contact after which a server gets the shorter timeout
+/// [`SILENT_TIMEOUT`].
 const SILENT_MS: u32 = 1_000;
 
-/// How long a silent server may take to answer.
-pub(super) const GLANCE: Duration = Duration::from_millis(500);
+/// Timeout for an answer of a server that may be dead.
+pub(super) const SILENT_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// A server and what it tells of itself.
-struct Told {
+/// A server with its counters, or with the error of asking for them.
+struct ServerStatus {
     id: u32,
     locator: String,
     rack: String,
@@ -43,7 +44,9 @@ pub(crate) fn status(args: &StatusArgs) -> Result<ExitCode> {
     if args.json {
         let servers: Vec<Value> = servers.iter().map(json_of_server).collect();
         let tables: Vec<Value> = tables.iter().map(json_of).collect();
-        let mut all = json!({ "coordinator": args.connect.coordinator, "servers": servers, "tables": tables });
+        let mut all = json!({
+            "coordinator": args.connect.coordinator, "servers": servers, "tables": tables,
+        });
         if term > 0 {
             all["leader"] = json!({ "locator": leader, "term": term });
         }
@@ -57,7 +60,7 @@ pub(crate) fn status(args: &StatusArgs) -> Result<ExitCode> {
     for server in &servers {
         let rack =
             if server.rack.is_empty() { String::new() } else { format!("  rack {}", server.rack) };
-        let Told { id, locator, silent_ms, .. } = server;
+        let ServerStatus { id, locator, silent_ms, .. } = server;
         print_line(&format!("server {id}  {locator}{rack}  heard {} ago", ago(*silent_ms)))?;
         match &server.counters {
             Ok(counters) => {
@@ -81,26 +84,26 @@ pub(crate) fn status(args: &StatusArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn servers(client: &mut Client, patience: Duration) -> Result<Vec<Told>> {
+fn servers(client: &mut Client, patience: Duration) -> Result<Vec<ServerStatus>> {
     let list = client.list_servers()?;
-    let tell = |server: &sprat_client::ServerRecord| {
+    let query = |server: &sprat_client::ServerRecord| {
         if server.silent_ms > SILENT_MS {
-            // It is gone, most likely; whoever asks wants to know how the others are doing.
-            client.set_timeout(GLANCE.min(patience));
+            // It is most likely dead, and must not delay the status of the others.
+            client.set_timeout(SILENT_TIMEOUT.min(patience));
         }
         let counters = client.server_stats(&server.locator).map_err(|error| error.to_string());
         client.set_timeout(patience);
         let (locator, rack) = (server.locator.clone(), server.rack.clone());
-        Told { id: server.id, locator, rack, silent_ms: server.silent_ms, counters }
+        ServerStatus { id: server.id, locator, rack, silent_ms: server.silent_ms, counters }
     };
-    Ok(list.iter().map(tell).collect())
+    Ok(list.iter().map(query).collect())
 }
 
 fn ago(silent_ms: u32) -> String {
     if silent_ms == u32::MAX { "never".into() } else { format!("{silent_ms} ms") }
 }
 
-fn json_of_server(server: &Told) -> Value {
+fn json_of_server(server: &ServerStatus) -> Value {
     let mut object = Map::new();
     object.insert("id".into(), server.id.into());
     object.insert("locator".into(), server.locator.clone().into());
@@ -113,13 +116,15 @@ fn json_of_server(server: &Told) -> Value {
         if server.silent_ms == u32::MAX { Value::Null } else { server.silent_ms.into() },
     );
     match &server.counters {
-        Ok(told) => {
-            let counters: Map<_, _> =
-                told.iter().map(|counter| (counter.name.clone(), counter.value.into())).collect();
-            object.insert("counters".into(), counters.into());
+        Ok(counters) => {
+            let by_name: Map<_, _> = counters
+                .iter()
+                .map(|counter| (counter.name.clone(), counter.value.into()))
+                .collect();
+            object.insert("counters".into(), by_name.into());
             object.insert(
                 "recoveries".into(),
-                recoveries(told).iter().map(Recovering::json).collect(),
+                recoveries(counters).iter().map(RecoveryStatus::json).collect(),
             );
         }
         Err(error) => drop(object.insert("error".into(), error.clone().into())),
@@ -127,7 +132,7 @@ fn json_of_server(server: &Told) -> Value {
     object.into()
 }
 
-/// The counters that a person looks for first.
+/// Renders the most important counters, and a line for each trouble.
 fn summary(counters: &[Counter]) -> String {
     let value = |name: &str| {
         counters.iter().find(|counter| counter.name == name).map_or(0, |counter| counter.value)
@@ -135,9 +140,10 @@ fn summary(counters: &[Counter]) -> String {
     let (memory, free) = (value("memory_bytes"), value("memory_free_bytes"));
     let percent = (memory.saturating_sub(free) * 100).checked_div(memory).unwrap_or(0);
     let troubles = disk_troubles(counters).into_iter().map(str::to_owned).chain(limits(counters));
-    let told: String = troubles.map(|line| format!("\n  {line}")).collect();
+    let lines: String = troubles.map(|line| format!("\n  {line}")).collect();
     format!(
-        "  {} objects; memory {percent} % of {} MiB; disk {} of {} frames; reads {}, writes {}{told}",
+        "  {} objects; memory {percent} % of {} MiB; disk {} of {} frames; reads {}, writes \
+         {}{lines}",
         value("objects"),
         memory >> 20,
         value("disk_frames_live"),
@@ -147,7 +153,7 @@ fn summary(counters: &[Counter]) -> String {
     )
 }
 
-/// Limits that are reached, of those that all clients of a server have together.
+/// Returns a line for each limit shared by all clients of a server that is reached.
 fn limits(counters: &[Counter]) -> Vec<String> {
     let value = |name: &str| {
         counters.iter().find(|counter| counter.name == name).map_or(0, |counter| counter.value)
@@ -158,7 +164,8 @@ fn limits(counters: &[Counter]) -> Vec<String> {
         let held = value("values_pinned") + value("answers_made");
         let waiting = value("answers_waiting");
         format!(
-            "LIMIT REACHED: {held} answers that clients have not taken, {waiting} that wait for the disk; each session is held to its \
+            "LIMIT REACHED: {held} answers that clients have not taken, {waiting} that wait for \
+             the disk; each session is held to its \
              share"
         )
     });
@@ -174,13 +181,15 @@ fn limits(counters: &[Counter]) -> Vec<String> {
     [answers, full, reassembly].into_iter().flatten().collect()
 }
 
-/// What is wrong with a server's disk, by its log and by what it keeps for others.
+/// Describes the troubles of a server's disk: those of its own log and those of the replicas that
+/// it keeps.
 fn disk_troubles(counters: &[Counter]) -> Vec<&'static str> {
     let is = |name: &str| counters.iter().any(|counter| counter.name == name && counter.value > 0);
     let own = match (is("writes_stopped"), is("disk_full")) {
         (false, false) => None,
         (false, true) => Some(
-            "DISK FULL: writes end when its frames are used up; remove objects, or make space on it",
+            "DISK FULL: writes end when its frames are used up; remove objects, or make space on \
+             it",
         ),
         (true, false) => Some("WRITES STOPPED: the disk has failed; see the server's log"),
         (true, true) => {
@@ -210,21 +219,22 @@ fn disk_troubles(counters: &[Counter]) -> Vec<&'static str> {
     own.into_iter().chain(kept).collect()
 }
 
-/// What a server is bringing back of one that is gone.
-struct Recovering {
+/// A recovery of a dead server's tablets, as its recovery master reports it.
+struct RecoveryStatus {
     server: String,
     stage: String,
     tablets: u64,
     read: u64,
     left: u64,
-    /// Why the attempt before failed: "lost" or "full".
+    /// Why the previous attempt failed: "lost" or "full".
     failed: Option<String>,
-    /// The segment that was nowhere whole, and the backups that did not answer.
+    /// The segment of which no complete replica was found.
     lost_segment: Option<u64>,
+    /// Number of backups that did not answer.
     silent: Option<u64>,
 }
 
-impl Recovering {
+impl RecoveryStatus {
     fn json(&self) -> Value {
         json!({
             "server": self.server.parse::<u32>().ok(),
@@ -238,7 +248,7 @@ impl Recovering {
         })
     }
 
-    /// How far it is, and why the attempt before failed.
+    /// Describes the progress, and why the previous attempt failed.
     fn lines(&self) -> Vec<String> {
         let Self { server, tablets, read, left, .. } = self;
         let far = match &*self.stage {
@@ -251,9 +261,11 @@ impl Recovering {
         let failed = self.failed.as_ref().map(|why| match &**why {
             "lost" => {
                 let segment = self.lost_segment.map(|segment| format!("segment {segment}"));
-                let (lost, silent) = (segment.unwrap_or("its newest segment".to_owned()), self.silent.unwrap_or(0));
+                let (lost, silent) =
+                    (segment.unwrap_or("its newest segment".to_owned()), self.silent.unwrap_or(0));
                 format!(
-                    "    NOT ALL OF ITS LOG IS THERE: {lost} is nowhere whole, {silent} backups do not answer; start those \
+                    "    NOT ALL OF ITS LOG IS THERE: {lost} is nowhere whole, {silent} backups \
+                     do not answer; start those \
                      that keep it, or take what is whole out of their data by `sprat store export`"
                 )
             }
@@ -263,10 +275,10 @@ impl Recovering {
     }
 }
 
-/// What a server is bringing back of others.
-fn recoveries(counters: &[Counter]) -> Vec<Recovering> {
+/// Collects the recoveries that a server works on from its counters.
+fn recoveries(counters: &[Counter]) -> Vec<RecoveryStatus> {
     let tasks = counters.iter().filter(|counter| counter.name.starts_with("recovery_tablets{"));
-    let told = tasks.filter_map(|task| {
+    let recoveries = tasks.filter_map(|task| {
         let (server, stage) = (label(task, "server")?, label(task, "stage")?);
         let value = |name: &str| {
             let name = format!("{name}{{server=\"{server}\"}}");
@@ -279,15 +291,15 @@ fn recoveries(counters: &[Counter]) -> Vec<Recovering> {
         let failed = failed.filter(|failed| label(failed, "server").as_ref() == Some(&server));
         let failed = failed.filter_map(|failed| label(failed, "why")).next();
         let (tablets, read, left) = (task.value, read.unwrap_or(0), left.unwrap_or(0));
-        Some(Recovering { server, stage, tablets, read, left, failed, lost_segment, silent })
+        Some(RecoveryStatus { server, stage, tablets, read, left, failed, lost_segment, silent })
     });
-    told.collect()
+    recoveries.collect()
 }
 
-/// What a person wants to know of a server's replicas while something is missing.
+/// Renders a line for each trouble with the replicas of a server's log, and for its recoveries.
 fn replicas(counters: &[Counter]) -> Vec<String> {
     let few = shortage(counters).map(|shortage| format!("  NO WRITE IS ACKNOWLEDGED: {shortage}"));
-    let told = recoveries(counters).into_iter().flat_map(|task| task.lines());
+    let recoveries = recoveries(counters).into_iter().flat_map(|task| task.lines());
     let short =
         counters.iter().find(|counter| counter.name == "segments_short" && counter.value > 0);
     let short = short
@@ -298,20 +310,21 @@ fn replicas(counters: &[Counter]) -> Vec<String> {
     let in_few_racks = in_few_racks.map(|few| {
         format!("  {} segments have their replicas in fewer racks than there are", few.value)
     });
-    few.into_iter().chain(told).chain(short).chain(in_few_racks).collect()
+    few.into_iter().chain(recoveries).chain(short).chain(in_few_racks).collect()
 }
 
-/// The value of a label in a counter's name.
+/// Returns the value of a label in a counter's name.
 fn label(counter: &Counter, label: &str) -> Option<String> {
     let value = counter.name.split_once(&format!("{label}=\""))?.1.split_once('"')?.0;
     Some(value.to_owned())
 }
 
-/// A line for each device of a server that drives some by itself.
+/// Renders a line for each kernel-bypass device that a server drives.
 fn devices(counters: &[Counter]) -> Vec<String> {
     let infos = counters.iter().filter(|counter| counter.name.starts_with("device_info{"));
-    let told = infos.filter_map(|info| {
-        let (device, driver, mac) = (label(info, "device")?, label(info, "driver")?, label(info, "mac")?);
+    let lines = infos.filter_map(|info| {
+        let (device, driver, mac) =
+            (label(info, "device")?, label(info, "driver")?, label(info, "mac")?);
         let known = |name: &str| {
             let name = format!("{name}{{device=\"{device}\"}}");
             counters.iter().find(|counter| counter.name == name).map(|counter| counter.value)
@@ -323,7 +336,8 @@ fn devices(counters: &[Counter]) -> Vec<String> {
             Some(_) => "; shared, steering by rules",
         };
         Some(format!(
-            "  device {device} ({driver}) {mac} {}; changes {}, missed {}, errors {}, no buffer {}{steering}",
+            "  device {device} ({driver}) {mac} {}; changes {}, missed {}, errors {}, no buffer \
+             {}{steering}",
             if value("device_up") == 1 { "up" } else { "DOWN" },
             value("device_changes_total"),
             value("device_missed_total"),
@@ -331,5 +345,5 @@ fn devices(counters: &[Counter]) -> Vec<String> {
             value("device_no_buffer_total"),
         ))
     });
-    told.collect()
+    lines.collect()
 }

@@ -1,9 +1,9 @@
-//! `table`.
+//! `table`: makes, drops, lists, moves and measures tables.
 
 use crate::connect::{Connect, connect};
 use crate::output::{print_json, print_line};
 use crate::store::moves::MoveArgs;
-use crate::store::status::GLANCE;
+use crate::store::status::SILENT_TIMEOUT;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
@@ -56,8 +56,7 @@ pub(crate) fn table(args: &TableArgs) -> Result<ExitCode> {
     let (json, text) = match &args.command {
         TableCommand::Create { name, tablets } => {
             let Table(id) = client.create_table_in(name, tablets.unwrap_or(0))?;
-            client.set_timeout(GLANCE.min(args.connect.timeout));
-            warn_of_too_few(&mut client, id)?;
+            client.set_timeout(SILENT_TIMEOUT.min(args.connect.timeout));
             (json!({ "name": name, "id": id }), format!("table {name:?} has id {id}"))
         }
         TableCommand::Move(wanted) => return crate::store::moves::table(&mut client, args, wanted),
@@ -86,16 +85,17 @@ pub(crate) fn table(args: &TableArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Says so when servers of a table could acknowledge no write to it.
-fn warn_of_too_few(client: &mut Client, table: u32) -> Result<()> {
+/// Warns if servers of a new table cannot acknowledge writes to it.
+fn warn_of_shortage(client: &mut Client, table: u32) -> Result<()> {
     let tables = client.list_tables()?;
     let Some(record) = tables.iter().find(|record| record.id == table) else { return Ok(()) };
     for locator in record.locators().into_iter().filter(|locator| !locator.is_empty()) {
-        // A server that does not answer now may the next moment, and the table is there.
+        // The table is made, and a server that does not answer now may do so in a moment.
         let Ok(counters) = client.server_stats(locator) else { continue };
         if let Some(shortage) = shortage(&counters) {
             eprintln!(
-                "sprat: WARNING: the table is there, and no write to it is acknowledged for now: {shortage}"
+                "sprat: WARNING: the table is there, and no write to it is acknowledged for now: \
+                 {shortage}"
             );
             break;
         }
@@ -103,7 +103,7 @@ fn warn_of_too_few(client: &mut Client, table: u32) -> Result<()> {
     Ok(())
 }
 
-/// Why a server can acknowledge no write, if its log is kept by others and too few of them keep it.
+/// Describes why a server cannot acknowledge writes, if too few servers accept replicas of its log.
 pub(super) fn shortage(counters: &[Counter]) -> Option<String> {
     let value = |name: &str| {
         counters.iter().find(|counter| counter.name == name).map_or(0, |counter| counter.value)
@@ -122,11 +122,18 @@ pub(super) fn shortage(counters: &[Counter]) -> Option<String> {
 }
 
 pub(super) fn json_of(table: &TableRecord) -> Value {
-    let tablet = |(range, tablet): (Range, &TabletRecord)| json!({ "range": range.to_string(), "server": tablet.server, "locator": tablet.locator });
-    json!({ "name": table.name, "id": table.id, "tablets": table.ranges().map(tablet).collect::<Vec<_>>() })
+    let tablet = |(range, tablet): (Range, &TabletRecord)| {
+        json!({
+            "range": range.to_string(), "server": tablet.server, "locator": tablet.locator,
+        })
+    };
+    json!({
+        "name": table.name, "id": table.id,
+        "tablets": table.ranges().map(tablet).collect::<Vec<_>>(),
+    })
 }
 
-/// A table in a line, and if it is in parts each of them in one.
+/// Renders a table in a line; if it has several tablets, with a line for each of them.
 fn lines_of(table: &TableRecord) -> Vec<String> {
     let place = |tablet: &TabletRecord| match tablet.locator.as_str() {
         "" => "nobody: it is being brought back".to_owned(),

@@ -2,7 +2,7 @@
 
 use crate::support;
 use serde_json::Value;
-use sprat_bench::browser::{Browser, Kind, Start, User};
+use sprat_bench::browser::{Browser, BrowserKind, StartOutcome, User};
 use sprat_flow::share::{Options, Pace, Share, Tokens};
 use std::fs;
 use std::path::Path;
@@ -70,7 +70,7 @@ fn length(path: &Path) -> u64 {
 }
 
 /// A user of a browser. None: there is none here, which has been said.
-fn user(kind: Kind) -> Option<User> {
+fn user(kind: BrowserKind) -> Option<User> {
     if kind.program().is_none() {
         skip(&format!("{kind} is not installed: the browser's extension was not tried in it"));
         return None;
@@ -79,10 +79,10 @@ fn user(kind: Kind) -> Option<User> {
 }
 
 /// Their browser. None: it does not run here, which has been said.
-fn start(user: &User, kind: Kind) -> Option<Browser> {
+fn start(user: &User, kind: BrowserKind) -> Option<Browser> {
     match user.start(kind).unwrap() {
-        Start::Runs(browser) => Some(*browser),
-        Start::Ended(why) => {
+        StartOutcome::Runs(browser) => Some(*browser),
+        StartOutcome::Ended(why) => {
             skip(&format!(
                 "{kind} does not run here ({why}): the browser's extension was not tried in it"
             ));
@@ -92,7 +92,7 @@ fn start(user: &User, kind: Kind) -> Option<Browser> {
 }
 
 /// The same with the extension, and the popup's page in a tab.
-fn start_with_popup(user: &User, kind: Kind, extension: &Path) -> Option<Browser> {
+fn start_with_popup(user: &User, kind: BrowserKind, extension: &Path) -> Option<Browser> {
     let mut browser = start(user, kind)?;
     browser.install(extension).unwrap();
     browser.popup().unwrap();
@@ -115,15 +115,15 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 
 #[test]
 fn a_click_in_firefox_brings_the_file_verified_and_the_popup_says_so() {
-    a_click_brings_the_file(Kind::Firefox);
+    a_click_brings_the_file(BrowserKind::Firefox);
 }
 
 #[test]
 fn a_click_in_chromium_brings_the_file_verified_and_the_popup_says_so() {
-    a_click_brings_the_file(Kind::Chromium);
+    a_click_brings_the_file(BrowserKind::Chromium);
 }
 
-fn a_click_brings_the_file(kind: Kind) {
+fn a_click_brings_the_file(kind: BrowserKind) {
     let Some(user) = user(kind) else { return };
     let shared = Shared::new(PACE);
     let content = shared.put("big.iso");
@@ -132,43 +132,44 @@ fn a_click_brings_the_file(kind: Kind) {
     user.install_for(kind).unwrap();
     let Some(mut browser) = start_with_popup(&user, kind, &user.extension(kind)) else { return };
     browser.follow(&shared.url(), &accelerated("big.iso")).unwrap();
-    let said = browser.shows("big.iso", "running").unwrap();
+    let said = browser.wait_for_download("big.iso", "running").unwrap();
     assert!(said.contains("of 25.2 MB"), "{said}");
-    let some = "const bar = document.querySelector('progress'); return bar.value > 0 && bar.value < bar.max";
-    browser.waits(some).unwrap();
-    let said = browser.shows("big.iso", "done").unwrap();
+    let some = "const bar = document.querySelector('progress'); return bar.value > 0 && bar.value \
+        < bar.max";
+    browser.wait_for(some).unwrap();
+    let said = browser.wait_for_download("big.iso", "done").unwrap();
     assert!(said.contains("25.2 MB, verified, blake3 "), "{said}");
     assert_eq!(fs::read(user.downloads().join("big.iso")).unwrap(), content);
     assert_eq!(user.names().unwrap(), ["big.iso"], "nothing of the browser's own download is left");
 
     // Paused in the middle, and gone on with.
     browser.follow(&shared.url(), &accelerated("other.iso")).unwrap();
-    browser.shows("other.iso", "running").unwrap();
+    browser.wait_for_download("other.iso", "running").unwrap();
     browser
-        .waits("return document.querySelector('li[data-state=running] progress').value > 2e6")
+        .wait_for("return document.querySelector('li[data-state=running] progress').value > 2e6")
         .unwrap();
     browser.click("li[data-state=running] [data-do=pause]").unwrap();
-    browser.shows("other.iso", "stopped").unwrap();
+    browser.wait_for_download("other.iso", "stopped").unwrap();
     assert_eq!(
         user.names().unwrap(),
         ["big.iso", "other.iso.sprat-journal", "other.iso.sprat-part"]
     );
     browser.click("li[data-state=stopped] [data-do=resume]").unwrap();
-    browser.shows("other.iso", "done").unwrap();
+    browser.wait_for_download("other.iso", "done").unwrap();
     assert_eq!(fs::read(user.downloads().join("other.iso")).unwrap(), content);
 
     // Cancelled: nothing is left, nor in the list.
     browser.follow(&shared.url(), &accelerated("third.iso")).unwrap();
-    browser.shows("third.iso", "running").unwrap();
+    browser.wait_for_download("third.iso", "running").unwrap();
     browser.click("li[data-state=running] [data-do=remove]").unwrap();
-    browser.waits("return document.querySelectorAll('li').length === 2").unwrap();
+    browser.wait_for("return document.querySelectorAll('li').length === 2").unwrap();
     assert_eq!(user.names().unwrap(), ["big.iso", "other.iso"]);
 
     // An ordinary link is the browser's, unless the user wants it otherwise.
     browser.click("#all").unwrap();
-    browser.waits("return document.getElementById('all').checked").unwrap();
+    browser.wait_for("return document.getElementById('all').checked").unwrap();
     browser.follow(&shared.url(), "td.name a[href='./third.iso']").unwrap();
-    let said = browser.shows("third.iso", "done").unwrap();
+    let said = browser.wait_for_download("third.iso", "done").unwrap();
     assert!(said.contains("verified, blake3"), "{said}");
     assert_eq!(fs::read(user.downloads().join("third.iso")).unwrap(), content);
     assert_eq!(user.names().unwrap(), ["big.iso", "other.iso", "third.iso"]);
@@ -177,7 +178,7 @@ fn a_click_brings_the_file(kind: Kind) {
 #[test]
 fn the_menu_of_any_link_brings_its_file() {
     // Chromium's menus are out of reach without a screen.
-    let kind = Kind::Firefox;
+    let kind = BrowserKind::Firefox;
     let Some(user) = user(kind) else { return };
     let shared = Shared::new(Pace::Off);
     let content = shared.put("big.iso");
@@ -185,7 +186,7 @@ fn the_menu_of_any_link_brings_its_file() {
     let Some(mut browser) = start_with_popup(&user, kind, &user.extension(kind)) else { return };
     // An ordinary link, which a click would leave to the browser.
     browser.choose(&shared.url(), "td.name a[href='./big.iso']", "Download with Sprat").unwrap();
-    let said = browser.shows("big.iso", "done").unwrap();
+    let said = browser.wait_for_download("big.iso", "done").unwrap();
     assert!(said.contains("verified, blake3"), "{said}");
     assert_eq!(fs::read(user.downloads().join("big.iso")).unwrap(), content);
     assert_eq!(user.names().unwrap(), ["big.iso"], "the browser has downloaded nothing itself");
@@ -193,15 +194,15 @@ fn the_menu_of_any_link_brings_its_file() {
 
 #[test]
 fn who_may_see_the_page_in_firefox_may_hand_its_links_on() {
-    who_may_see_the_page_may_hand_its_links_on(Kind::Firefox);
+    who_may_see_the_page_may_hand_its_links_on(BrowserKind::Firefox);
 }
 
 #[test]
 fn who_may_see_the_page_in_chromium_may_hand_its_links_on() {
-    who_may_see_the_page_may_hand_its_links_on(Kind::Chromium);
+    who_may_see_the_page_may_hand_its_links_on(BrowserKind::Chromium);
 }
 
-fn who_may_see_the_page_may_hand_its_links_on(kind: Kind) {
+fn who_may_see_the_page_may_hand_its_links_on(kind: BrowserKind) {
     let Some(user) = user(kind) else { return };
     let tokens = tempfile::NamedTempFile::new().unwrap();
     fs::write(tokens.path(), "correct-horse-battery\n").unwrap();
@@ -211,13 +212,13 @@ fn who_may_see_the_page_may_hand_its_links_on(kind: Kind) {
     let Some(mut browser) = start_with_popup(&user, kind, &user.extension(kind)) else { return };
     let page = format!("{}?token=correct-horse-battery", shared.url());
     browser.follow(&page, "a[href^='./big.iso?download=sprat&ticket=']").unwrap();
-    let said = browser.shows("big.iso", "done").unwrap();
+    let said = browser.wait_for_download("big.iso", "done").unwrap();
     assert!(said.contains("verified, blake3"), "{said}");
     assert_eq!(fs::read(user.downloads().join("big.iso")).unwrap(), content);
     assert_eq!(user.names().unwrap(), ["big.iso"], "the browser's own is gone, whole or not");
     let api = "(globalThis.browser ?? globalThis.chrome)";
     let kept = browser
-        .waits(&format!("return {api}.storage.local.get().then((kept) => JSON.stringify(kept))"))
+        .wait_for(&format!("return {api}.storage.local.get().then((kept) => JSON.stringify(kept))"))
         .unwrap();
     let kept = kept.as_str().unwrap();
     assert!(
@@ -228,22 +229,25 @@ fn who_may_see_the_page_may_hand_its_links_on(kind: Kind) {
 
 #[test]
 fn without_sprat_firefox_does_it_itself() {
-    without_sprat_the_browser_does_it_itself(Kind::Firefox);
+    without_sprat_the_browser_does_it_itself(BrowserKind::Firefox);
 }
 
 #[test]
 fn without_sprat_chromium_does_it_itself() {
-    without_sprat_the_browser_does_it_itself(Kind::Chromium);
+    without_sprat_the_browser_does_it_itself(BrowserKind::Chromium);
 }
 
-fn without_sprat_the_browser_does_it_itself(kind: Kind) {
+fn without_sprat_the_browser_does_it_itself(kind: BrowserKind) {
     let Some(user) = user(kind) else { return };
     let shared = Shared::new(Pace::Off);
     let content = shared.put("big.iso");
     // Installed, and then the program that browsers start goes away.
     user.install_for(kind).unwrap();
-    let kept =
-        user.downloads().with_file_name(if kind == Kind::Firefox { "kept.xpi" } else { "kept" });
+    let kept = user.downloads().with_file_name(if kind == BrowserKind::Firefox {
+        "kept.xpi"
+    } else {
+        "kept"
+    });
     fs::rename(user.extension(kind), &kept).unwrap();
     user.sprat(&["uninstall"]).unwrap();
     let Some(mut browser) = start_with_popup(&user, kind, &kept) else { return };
@@ -253,7 +257,7 @@ fn without_sprat_the_browser_does_it_itself(kind: Kind) {
     });
     assert_eq!(fs::read(user.downloads().join("big.iso")).unwrap(), content);
     assert_eq!(shared.sent_verified(), 0);
-    let said = browser.shows("big.iso", "browser").unwrap();
+    let said = browser.wait_for_download("big.iso", "browser").unwrap();
     assert!(
         said.contains("left to the browser") && said.contains("sprat browser install"),
         "{said}"
@@ -262,62 +266,62 @@ fn without_sprat_the_browser_does_it_itself(kind: Kind) {
 
 #[test]
 fn what_sprat_is_not_given_firefox_may_get() {
-    what_sprat_is_not_given_the_browser_may_get(Kind::Firefox);
+    what_sprat_is_not_given_the_browser_may_get(BrowserKind::Firefox);
 }
 
 #[test]
 fn what_sprat_is_not_given_chromium_may_get() {
-    what_sprat_is_not_given_the_browser_may_get(Kind::Chromium);
+    what_sprat_is_not_given_the_browser_may_get(BrowserKind::Chromium);
 }
 
-fn what_sprat_is_not_given_the_browser_may_get(kind: Kind) {
+fn what_sprat_is_not_given_the_browser_may_get(kind: BrowserKind) {
     let Some(user) = user(kind) else { return };
     // Somebody who gives the file to browsers alone.
     let server = picky();
     user.install_for(kind).unwrap();
     let Some(mut browser) = start_with_popup(&user, kind, &user.extension(kind)) else { return };
     browser.follow(&format!("http://{server}/"), "a").unwrap();
-    let said = browser.shows("big.iso", "browser").unwrap();
+    let said = browser.wait_for_download("big.iso", "browser").unwrap();
     assert!(said.contains("403"), "{said}");
     until("the browser's own download", || {
         length(&user.downloads().join("big.iso")) == LENGTH as u64
     });
     until("its own name alone", || user.names().unwrap() == ["big.iso"]);
     assert_eq!(fs::read(user.downloads().join("big.iso")).unwrap(), vec![7; LENGTH]);
-    browser.waits("return document.querySelectorAll('li').length === 1").unwrap();
+    browser.wait_for("return document.querySelectorAll('li').length === 1").unwrap();
 }
 
 #[test]
 fn after_a_crash_of_firefox_it_goes_on() {
-    after_a_crash_of_the_browser_it_goes_on(Kind::Firefox);
+    after_a_crash_of_the_browser_it_goes_on(BrowserKind::Firefox);
 }
 
 #[test]
 fn after_a_crash_of_chromium_it_goes_on() {
-    after_a_crash_of_the_browser_it_goes_on(Kind::Chromium);
+    after_a_crash_of_the_browser_it_goes_on(BrowserKind::Chromium);
 }
 
-fn after_a_crash_of_the_browser_it_goes_on(kind: Kind) {
+fn after_a_crash_of_the_browser_it_goes_on(kind: BrowserKind) {
     let Some(user) = user(kind) else { return };
     let shared = Shared::new(PACE);
     let content = shared.put("big.iso");
     user.install_for(kind).unwrap();
     let Some(mut browser) = start_with_popup(&user, kind, &user.extension(kind)) else { return };
     browser.follow(&shared.url(), &accelerated("big.iso")).unwrap();
-    browser.shows("big.iso", "running").unwrap();
+    browser.wait_for_download("big.iso", "running").unwrap();
 
-    browser.waits("return document.querySelector('progress').value > 4e6").unwrap();
+    browser.wait_for("return document.querySelector('progress').value > 4e6").unwrap();
     browser.kill();
     until("the host's end", || !user.has_host());
     assert!(!user.downloads().join("big.iso").exists());
     let before = shared.sent_verified();
     let Some(mut browser) = start(&user, kind) else { return };
-    if kind == Kind::Chromium {
+    if kind == BrowserKind::Chromium {
         // What is loaded by its remote control is loaded for once.
         browser.install(&user.extension(kind)).unwrap();
     }
     browser.popup().unwrap();
-    browser.shows("big.iso", "done").unwrap();
+    browser.wait_for_download("big.iso", "done").unwrap();
     assert_eq!(fs::read(user.downloads().join("big.iso")).unwrap(), content);
     assert_eq!(user.names().unwrap(), ["big.iso"]);
     let again = shared.sent_verified() - before;
@@ -400,7 +404,8 @@ fn picky() -> std::net::SocketAddr {
                     ),
                 };
                 let head = format!(
-                    "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+                    "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: \
+                     {}\r\nConnection: close\r\n\r\n",
                     body.len()
                 );
                 let _ = (&tcp).write_all(head.as_bytes()).and_then(|()| (&tcp).write_all(&body));

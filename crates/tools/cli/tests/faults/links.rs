@@ -83,7 +83,8 @@ fn two_links_share_what_is_long_and_either_stands_in_for_the_other() {
                 }
             }
             eprintln!(
-                "way {number}: a write and a read take at most {worst:.1?} before, during and after it is cut"
+                "way {number}: a write and a read take at most {worst:.1?} before, during and \
+                 after it is cut"
             );
         }
         drop(client);

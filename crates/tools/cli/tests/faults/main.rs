@@ -114,7 +114,8 @@ fn loss_reordering_and_repetition_change_no_answer() {
                     .map(|count| count.load(Ordering::Relaxed));
             let rate = load.operations as f64 / load.elapsed.as_secs_f64();
             eprintln!(
-                "{} mixed operations exact, {rate:.0} op/s; of {carried} frames {gone} lost, {twice} repeated, {late} \
+                "{} mixed operations exact, {rate:.0} op/s; of {carried} frames {gone} lost, \
+                 {twice} repeated, {late} \
                  reordered",
                 load.operations,
             );

@@ -100,7 +100,8 @@ fn far_end() {
         scope.spawn(|| carry(&mut stream));
         let load = mixed(&mut client, table, 3_000, 96);
         eprintln!(
-            "{} mixed operations past the kernel in {:?}, {} echoes by its TCP over the same interface",
+            "{} mixed operations past the kernel in {:?}, {} echoes by its TCP over the same \
+             interface",
             load.operations,
             load.elapsed,
             echoed.load(Ordering::Relaxed),

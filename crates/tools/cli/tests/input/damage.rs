@@ -145,7 +145,8 @@ fn a_flipped_bit_is_refused_or_concerns_nothing_that_counts() {
         }
     }
     eprintln!(
-        "{FLIPS} flips: {refused} refused by name and offset, {harmless} of no consequence, {cut} cut and told"
+        "{FLIPS} flips: {refused} refused by name and offset, {harmless} of no consequence, {cut} \
+         cut and told"
     );
     assert!(refused > FLIPS / 4, "too few flips hit anything");
 }

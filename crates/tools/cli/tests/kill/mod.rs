@@ -127,8 +127,10 @@ impl Trial {
             .filter(|owned| owned.certain.is_some())
             .count();
         eprintln!(
-            "{} over {}: {} kills ({} of them during the start), {acknowledged} answers, {} MB written, {} changes of unknown \
-             fate ({} of them kept), {} segments cleaned, {objects} objects at the end: every promise held",
+            "{} over {}: {} kills ({} of them during the start), {acknowledged} answers, {} MB \
+             written, {} changes of unknown \
+             fate ({} of them kept), {} segments cleaned, {objects} objects at the end: every \
+             promise held",
             self.durability,
             self.transport.split(':').next().unwrap_or_default(),
             self.kills,

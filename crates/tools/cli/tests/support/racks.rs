@@ -40,7 +40,8 @@ impl Rack {
     /// Writes its description: so many small servers, and what is said besides.
     pub(crate) fn describe(&self, servers: usize, more: &str) {
         let toml = format!(
-            "name = \"{}\"\n[server]\ncores = 2\nmemory = \"1GiB\"\ndisks = [\"10GB\"]\nport-rate = \"1Gb/s\"\n[chassis]\nservers = {servers}\n{more}",
+            "name = \"{}\"\n[server]\ncores = 2\nmemory = \"1GiB\"\ndisks = [\"10GB\"]\nport-rate \
+             = \"1Gb/s\"\n[chassis]\nservers = {servers}\n{more}",
             self.name
         );
         fs::write(self.folder.path().join("rack.toml"), toml).expect("a file");

@@ -1,16 +1,16 @@
-//! The extension's files, which come with the program.
+//! The browser extension's files, which are built into the program.
 
 use anyhow::{Context as _, Result};
 use std::io::{Cursor, Write as _};
 use zip::write::{SimpleFileOptions, ZipWriter};
 
-/// What Firefox calls the extension; as its manifest says.
+/// The extension's id in Firefox, as in its manifest.
 pub(super) const GECKO_ID: &str = "browser@sprat";
 
-/// What Chromium calls it: follows from the key in its manifest.
+/// The extension's id in Chromium, which derives it from the key in the manifest.
 pub(super) const CHROMIUM_ID: &str = "nmfcekbbhphmppflmnbdkhmijiobiccl";
 
-/// Its files, by name.
+/// The extension's files: name and content.
 pub(super) const FILES: [(&str, &[u8]); 11] = [
     ("manifest.json", include_bytes!("../../../../../../browser/extension/manifest.json")),
     ("background.js", include_bytes!("../../../../../../browser/extension/background.js")),
@@ -25,7 +25,7 @@ pub(super) const FILES: [(&str, &[u8]); 11] = [
     ("icon-128.png", include_bytes!("../../../../../../browser/extension/icon-128.png")),
 ];
 
-/// All of them in one file, as Firefox installs it. The same files make the same bytes.
+/// Packs the files into one archive, which Firefox installs. The archive is reproducible.
 pub(super) fn packed() -> Result<Vec<u8>> {
     let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
     let options = SimpleFileOptions::default();
@@ -51,8 +51,9 @@ mod tests {
         let manifest = manifest();
         assert_eq!(manifest["browser_specific_settings"]["gecko"]["id"], GECKO_ID);
         assert_eq!(manifest["version"], env!("CARGO_PKG_VERSION"));
-        // Chromium's name: the first 16 bytes of the key's SHA-256, in hexadecimal digits of its
-        // own, a to p.
+        // Chromium's id is the first 16 bytes of the key's SHA-256, in hexadecimal with the
+        // digits
+        // a to p.
         use base64::Engine as _;
         let key = manifest["key"].as_str().expect("a key");
         let key = base64::engine::general_purpose::STANDARD.decode(key).expect("base64");

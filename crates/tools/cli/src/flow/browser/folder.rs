@@ -4,41 +4,42 @@ use anyhow::{Context as _, Result};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// What desktops write down about the user's folders, below the folder of settings.
+/// File in the settings folder in which desktops record the user's folders.
 const USER_DIRS: &str = "user-dirs.dirs";
 
-/// Where downloads go: as the desktop knows it, or `Downloads` at home.
+/// Returns the user's download folder: the one in the desktop's settings, or else `Downloads` in
+/// the home folder.
 pub(super) fn downloads() -> Result<PathBuf> {
     let home = home()?;
     let text = std::fs::read_to_string(settings(&home).join(USER_DIRS)).unwrap_or_default();
-    Ok(told(&text, &home).unwrap_or_else(|| home.join("Downloads")))
+    Ok(parse_user_dirs(&text, &home).unwrap_or_else(|| home.join("Downloads")))
 }
 
-/// The home of this user.
+/// Returns this user's home folder.
 pub(super) fn home() -> Result<PathBuf> {
     absolute("HOME").context("HOME is not set: whose folders are meant?")
 }
 
-/// Where programs keep their settings.
+/// Returns the folder in which programs keep their settings.
 pub(super) fn settings(home: &Path) -> PathBuf {
     absolute("XDG_CONFIG_HOME").unwrap_or_else(|| home.join(".config"))
 }
 
-/// Where programs keep their data.
+/// Returns the folder in which programs keep their data.
 pub(super) fn data(home: &Path) -> PathBuf {
     absolute("XDG_DATA_HOME").unwrap_or_else(|| home.join(".local/share"))
 }
 
-/// A whole path in the environment.
+/// Returns an environment variable's value if it is an absolute path.
 fn absolute(name: &str) -> Option<PathBuf> {
     std::env::var_os(name)
         .map(|path: OsString| PathBuf::from(path))
         .filter(|path| path.is_absolute())
 }
 
-/// The folder that `XDG_DOWNLOAD_DIR="$HOME/..."` names; the format knows a path below home, or a
-/// whole one, in double quotes.
-fn told(text: &str, home: &Path) -> Option<PathBuf> {
+/// Parses the folder in a line `XDG_DOWNLOAD_DIR="$HOME/..."`. The format allows a path below
+/// `$HOME` or an absolute one, in double quotes.
+fn parse_user_dirs(text: &str, home: &Path) -> Option<PathBuf> {
     let line = text.lines().rev().find_map(|line| line.trim().strip_prefix("XDG_DOWNLOAD_DIR="))?;
     let quoted = line.trim().strip_prefix('"')?.strip_suffix('"')?;
     let (below, rest) = match quoted.strip_prefix("$HOME") {
@@ -70,7 +71,7 @@ mod tests {
             ("XDG_MUSIC_DIR=\"$HOME/Music\"", None),
             ("", None),
         ] {
-            assert_eq!(told(text, home).as_deref(), expected.map(Path::new), "{text}");
+            assert_eq!(parse_user_dirs(text, home).as_deref(), expected.map(Path::new), "{text}");
         }
     }
 }

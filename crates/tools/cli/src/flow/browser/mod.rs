@@ -1,12 +1,12 @@
-//! `browser`.
+//! `browser`: installs, removes and checks the browser extension, and serves browsers.
 
 mod extension;
 mod folder;
 mod place;
 mod plan;
 
-use crate::flow::browser::place::{Browser, Place};
-use crate::flow::browser::plan::{Planned, State};
+use crate::flow::browser::place::{Browser, InstallPlace};
+use crate::flow::browser::plan::{PlannedFile, State};
 use crate::output::{print_json, print_line};
 use crate::signals::signals;
 use anyhow::{Context as _, Result, bail};
@@ -33,7 +33,7 @@ pub(crate) enum BrowserCommand {
 }
 
 impl BrowserCommand {
-    /// Runs it; gives what the process ends with.
+    /// Runs the command and returns the process's exit code.
     pub(crate) fn run(&self) -> Result<ExitCode> {
         match self {
             Self::Install(args) => install(args),
@@ -107,7 +107,7 @@ pub(crate) struct BrowserHostArgs {
 }
 
 pub(crate) fn install(args: &BrowserInstallArgs) -> Result<ExitCode> {
-    let place = Place::of(args.place.system)?;
+    let place = InstallPlace::of(args.place.system)?;
     let browsers = chosen(&args.browsers)?;
     if let Some(downloads) = &args.downloads
         && !downloads.is_absolute()
@@ -120,14 +120,14 @@ pub(crate) fn install(args: &BrowserInstallArgs) -> Result<ExitCode> {
     let program = std::env::current_exe().context("cannot tell where this program is")?;
     let planned = plan::plan(&place, &browsers, &program, args.downloads.as_deref())?;
     if !args.dry_run {
-        planned.iter().try_for_each(Planned::write)?;
+        planned.iter().try_for_each(PlannedFile::write)?;
     }
     if args.place.json {
         let files: Vec<String> =
             planned.iter().map(|planned| planned.path.display().to_string()).collect();
         let next: Vec<Value> = browsers
             .iter()
-            .map(|one| json!({ "browser": one.name(), "next": place.next(*one) }))
+            .map(|one| json!({ "browser": one.name(), "next": place.next_steps(*one) }))
             .collect();
         print_json(&json!({ "written": !args.dry_run, "files": files, "browsers": next }))?;
         return Ok(ExitCode::SUCCESS);
@@ -137,13 +137,13 @@ pub(crate) fn install(args: &BrowserInstallArgs) -> Result<ExitCode> {
         .iter()
         .try_for_each(|planned| print_line(&format!("{word} {}", planned.path.display())))?;
     for browser in browsers {
-        print_line(&format!("{}: {}", browser.title(), place.next(browser)))?;
+        print_line(&format!("{}: {}", browser.title(), place.next_steps(browser)))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
 pub(crate) fn uninstall(args: &BrowserPlaceArgs) -> Result<ExitCode> {
-    let place = Place::of(args.system)?;
+    let place = InstallPlace::of(args.system)?;
     let mut removed = Vec::new();
     for path in plan::paths(&place) {
         if plan::remove(&path)? {
@@ -162,9 +162,9 @@ pub(crate) fn uninstall(args: &BrowserPlaceArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Ends with 1 when no browser could start us.
+/// Prints which parts are installed. The exit code is 1 if no browser could start the host.
 pub(crate) fn status(args: &BrowserPlaceArgs) -> Result<ExitCode> {
-    let place = Place::of(args.system)?;
+    let place = InstallPlace::of(args.system)?;
     let extension = plan::extension_state(&place)?;
     let host = plan::host_state(&place);
     let states: Vec<(Browser, State)> =
@@ -193,7 +193,7 @@ pub(crate) fn status(args: &BrowserPlaceArgs) -> Result<ExitCode> {
     Ok(if works { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Serves the browser that started us.
+/// Serves the browser that started this process, over standard input and output.
 pub(crate) fn host(args: &BrowserHostArgs) -> Result<ExitCode> {
     place::check_caller(&args.caller)?;
     let folder = match &args.downloads {
@@ -206,7 +206,7 @@ pub(crate) fn host(args: &BrowserHostArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The browsers that are meant.
+/// Returns the browsers that `--for` names; without it, those installed on this machine.
 fn chosen(wanted: &[ForArg]) -> Result<Vec<Browser>> {
     let browsers: Vec<Browser> = match wanted {
         [] => Browser::ALL.into_iter().filter(|browser| browser.is_here()).collect(),
@@ -217,13 +217,14 @@ fn chosen(wanted: &[ForArg]) -> Result<Vec<Browser>> {
     };
     if browsers.is_empty() {
         bail!(
-            "neither Firefox nor Chromium nor Chrome is here; --for firefox, say, installs for one all the same"
+            "neither Firefox nor Chromium nor Chrome is here; --for firefox, say, installs for \
+             one all the same"
         );
     }
     Ok(browsers)
 }
 
-/// A path as a shell reads it.
+/// Quotes a path for a shell.
 fn quoted(path: &Path) -> Result<String> {
     let text = path.to_str().with_context(|| {
         format!("{}: is not UTF-8, which a browser cannot start", path.display())

@@ -1,4 +1,4 @@
-//! Where browsers look for what we install.
+//! The folders in which browsers look for the extension and the host.
 
 use crate::flow::browser::ForArg;
 use crate::flow::browser::extension::{CHROMIUM_ID, GECKO_ID};
@@ -7,18 +7,18 @@ use anyhow::{Result, bail};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
-/// What browsers call the host.
+/// Name of the native messaging host in browsers.
 pub(super) const HOST_NAME: &str = "sprat.browser";
 
-/// Where Debian's Firefox finds extensions for all users, by the name of the program that they are
-/// for, which is Firefox.
+/// Folder in which Debian's Firefox finds extensions for all users. Its last part is Firefox's id
+/// as an application.
 const FIREFOX_EXTENSIONS: &str =
     "/usr/share/mozilla/extensions/{ec8030f7-c20a-464f-9b0e-13a3a9e97384}";
 
-/// The same of Debian's Chromium: it loads every folder there.
+/// Folder in which Debian's Chromium finds extensions for all users: it loads each folder in it.
 const CHROMIUM_EXTENSIONS: &str = "/usr/share/chromium/extensions";
 
-/// A browser that we know.
+/// A supported browser.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Browser {
     Firefox,
@@ -53,7 +53,7 @@ impl Browser {
         }
     }
 
-    /// Whether one of its programs is here.
+    /// Whether one of the browser's programs is in `PATH`.
     pub(super) fn is_here(self) -> bool {
         let programs: &[&str] = match self {
             Self::Firefox => &["firefox", "firefox-esr"],
@@ -65,7 +65,7 @@ impl Browser {
             .any(|folder| programs.iter().any(|program| folder.join(program).is_file()))
     }
 
-    /// What the host's manifest says: how it is started, and for whom.
+    /// Returns the host's manifest: the program to start, and the extension that may start it.
     pub(super) fn manifest(self, host: &Path) -> Value {
         let mut manifest = json!({
             "name": HOST_NAME,
@@ -73,28 +73,28 @@ impl Browser {
             "path": host,
             "type": "stdio",
         });
-        let (field, who) = match self {
+        let (field, extension) = match self {
             Self::Firefox => ("allowed_extensions", GECKO_ID.to_owned()),
             Self::Chromium | Self::Chrome => ("allowed_origins", origin()),
         };
-        manifest[field] = json!([who]);
+        manifest[field] = json!([extension]);
         manifest
     }
 }
 
-/// Whose folders: a user's, or the machine's.
+/// Where to install: in one user's folders, or in the machine's for all users.
 #[derive(Debug)]
-pub(super) enum Place {
+pub(super) enum InstallPlace {
     User { home: PathBuf },
     System,
 }
 
-impl Place {
+impl InstallPlace {
     pub(super) fn of(system: bool) -> Result<Self> {
         if system { Ok(Self::System) } else { Ok(Self::User { home: home()? }) }
     }
 
-    /// What all browsers share.
+    /// The folder with the files that all browsers share.
     pub(super) fn folder(&self) -> PathBuf {
         match self {
             Self::User { home } => data(home).join("sprat/browser"),
@@ -112,28 +112,28 @@ impl Place {
         self.folder().join("extension")
     }
 
-    /// The extension as one file.
+    /// The extension packed into one file.
     pub(super) fn packed(&self) -> PathBuf {
         self.folder().join("sprat.xpi")
     }
 
-    /// Where Firefox finds the extension by itself.
-    pub(super) fn found_by_firefox(&self) -> Option<PathBuf> {
+    /// The file that Debian's Firefox loads as an extension without being configured, if any.
+    pub(super) fn firefox_autoload(&self) -> Option<PathBuf> {
         match self {
             Self::User { .. } => None,
             Self::System => Some(Path::new(FIREFOX_EXTENSIONS).join(format!("{GECKO_ID}.xpi"))),
         }
     }
 
-    /// The folder in which Debian's Chromium finds the extension by itself.
-    pub(super) fn found_by_chromium(&self) -> Option<PathBuf> {
+    /// The folder that Debian's Chromium loads as an extension without being configured, if any.
+    pub(super) fn chromium_autoload(&self) -> Option<PathBuf> {
         match self {
             Self::User { .. } => None,
             Self::System => Some(Path::new(CHROMIUM_EXTENSIONS).join("sprat")),
         }
     }
 
-    /// Where a browser looks for the host's manifest.
+    /// The file in which a browser looks for the host's manifest.
     pub(super) fn manifest(&self, browser: Browser) -> PathBuf {
         let folder = match (self, browser) {
             (Self::User { home }, Browser::Firefox) => home.join(".mozilla/native-messaging-hosts"),
@@ -150,8 +150,8 @@ impl Place {
         folder.join(format!("{HOST_NAME}.json"))
     }
 
-    /// What is left to do by hand.
-    pub(super) fn next(&self, browser: Browser) -> String {
+    /// Describes what the user has to do by hand after installing.
+    pub(super) fn next_steps(&self, browser: Browser) -> String {
         let (packed, folder) = (self.packed(), self.extension());
         match (self, browser) {
             (Self::System, Browser::Firefox) => {
@@ -167,25 +167,28 @@ impl Place {
                 )
             }
             (_, Browser::Firefox) => format!(
-                "ESR: in about:config set xpinstall.signatures.required to false, then open {}; any other: on \
+                "ESR: in about:config set xpinstall.signatures.required to false, then open {}; \
+                 any other: on \
                  about:debugging#/runtime/this-firefox load it, until Firefox ends",
                 packed.display()
             ),
             (_, Browser::Chromium | Browser::Chrome) => format!(
-                "on chrome://extensions switch the developer mode on, and load {} by \"Load unpacked\"",
+                "on chrome://extensions switch the developer mode on, and load {} by \"Load \
+                 unpacked\"",
                 folder.display()
             ),
         }
     }
 }
 
-/// What Chromium says of who is calling.
+/// The origin by which Chromium identifies the extension that starts the host.
 fn origin() -> String {
     format!("chrome-extension://{CHROMIUM_ID}/")
 }
 
-/// Refuses who is not our extension. Browsers start us for nobody else; and they say whom for:
-/// Firefox by the manifest's path and the extension's name, Chromium by its origin.
+/// Returns an error unless our extension started the host. Browsers start it for no other, and
+/// name the extension in the arguments: Firefox passes the manifest's path and the extension's id,
+/// Chromium its origin.
 pub(super) fn check_caller(caller: &[String]) -> Result<()> {
     if caller.iter().any(|word| *word == GECKO_ID || *word == origin()) {
         return Ok(());

@@ -1,4 +1,4 @@
-//! `cp`.
+//! `cp`: fetches, sends and gathers files.
 
 mod objects;
 mod send;
@@ -64,7 +64,12 @@ pub(crate) struct CpArgs {
     recursive: bool,
 
     /// TCP streams for a file: its parts by turns. Of small files: so many at a time.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1,
+        value_parser = clap::value_parser!(u8).range(1..=16)
+    )]
     streams: u8,
 
     /// Another host of the same file: HOST[:PORT] for the same path there, or an address. Several
@@ -115,7 +120,12 @@ pub(crate) struct CpArgs {
 
     /// How fast what is sent to a server leaves on each connection: `auto` (a controller of ours,
     /// on paths of 2 ms and more), `off` (as the kernel sees fit), or a rate such as 2Gb/s.
-    #[arg(long, value_name = "PACE", default_value = "auto", value_parser = crate::flow::share::pace)]
+    #[arg(
+        long,
+        value_name = "PACE",
+        default_value = "auto",
+        value_parser = crate::flow::share::pace
+    )]
     pace: Pace,
 
     /// The BLAKE3 hash that the file must have on disk, as `b3sum` prints it; also one that is
@@ -161,7 +171,7 @@ pub(crate) struct CpArgs {
     quiet: bool,
 }
 
-/// Sixty-four hexadecimal digits.
+/// Parses a hash of sixty-four hexadecimal digits.
 fn sum(text: &str) -> Result<[u8; 32], String> {
     let wrong = || "want 64 hexadecimal digits".to_owned();
     if text.len() != 64 || !text.is_ascii() {
@@ -175,7 +185,7 @@ fn sum(text: &str) -> Result<[u8; 32], String> {
     Ok(bytes)
 }
 
-/// Most bytes of a file with a token that are read.
+/// Bytes of a token file that are read at most.
 const MAX_TOKEN: u64 = 4096;
 
 pub(crate) fn cp(args: &CpArgs) -> Result<ExitCode> {
@@ -224,7 +234,7 @@ pub(crate) fn cp(args: &CpArgs) -> Result<ExitCode> {
     Ok(if incomplete { INCOMPLETE.into() } else { ExitCode::SUCCESS })
 }
 
-/// Copies what one source names; gives whether something of it had to be left out.
+/// Fetches one source; returns whether some of its files had to be left out.
 fn one(
     args: &CpArgs,
     source: &str,
@@ -286,22 +296,22 @@ fn options(args: &CpArgs) -> Result<Options> {
     })
 }
 
-/// The first line of a file.
+/// Reads a token: the first line of a file.
 fn token(path: &Path) -> Result<String> {
-    let told = || format!("--token-file {}", path.display());
+    let context = || format!("--token-file {}", path.display());
     let mut text = String::new();
     std::fs::File::open(path)
-        .with_context(told)?
+        .with_context(context)?
         .take(MAX_TOKEN)
         .read_to_string(&mut text)
-        .with_context(told)?;
+        .with_context(context)?;
     let line = text.lines().next().unwrap_or("").trim();
-    anyhow::ensure!(!line.is_empty(), "{}: its first line is empty; want a token there", told());
+    anyhow::ensure!(!line.is_empty(), "{}: its first line is empty; want a token there", context());
     Ok(line.to_owned())
 }
 
-/// Ctrl-C and SIGTERM stop the copy, which writes down what it has; the second ends the process at
-/// once.
+/// Lets Ctrl-C and SIGTERM stop the copy, which then records how far it is so that it can be
+/// resumed. The second signal ends the process at once.
 fn stop_on_signals(cancel: &Cancel) -> Result<()> {
     let (signals, cancel) = (crate::signals::signals()?, cancel.clone());
     let watch = move || {

@@ -8,7 +8,7 @@ use sprat_http::{Address, Cancel};
 use sprat_objects::{Location, Store, Upload};
 use std::path::Path;
 
-/// The place in a store that a copy goes to, if it goes to one.
+/// Returns the target's location if it is in an object store.
 pub(super) fn target(args: &CpArgs) -> Result<Option<Location>> {
     let Some(text) = args.target.to_str().filter(|text| Location::is_one(text)) else {
         return Ok(None);
@@ -28,7 +28,7 @@ pub(super) fn target(args: &CpArgs) -> Result<Option<Location>> {
     Ok(Some(to))
 }
 
-/// A copy of an object to the target of the arguments.
+/// Prepares fetching an object to the target in the arguments.
 pub(super) fn fetch(
     args: &CpArgs,
     source: &str,
@@ -46,7 +46,7 @@ pub(super) fn fetch(
     Ok(Fetch::from_address(store.address(&location)?, &args.target, options.clone())?)
 }
 
-/// Sends a local file to a store.
+/// Sends a local file to an object store.
 pub(super) fn send(
     source: &str,
     to: &Location,

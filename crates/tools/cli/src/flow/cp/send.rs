@@ -1,4 +1,4 @@
-//! `cp` to a server that takes files.
+//! `cp` to a server that accepts files.
 
 use crate::flow::cp::CpArgs;
 use crate::flow::cp::show::Show;
@@ -8,7 +8,7 @@ use sprat_http::{Address, Cancel};
 use sprat_objects::Location;
 use std::path::Path;
 
-/// The address that a copy goes to, if it goes to one.
+/// Returns the target if it is a server's address.
 pub(super) fn target(args: &CpArgs) -> Result<Option<&str>> {
     let Some(to) = args.target.to_str().filter(|text| Address::is_address(text)) else {
         return Ok(None);
@@ -32,7 +32,7 @@ pub(super) fn target(args: &CpArgs) -> Result<Option<&str>> {
     Ok(Some(to))
 }
 
-/// Sends a local file, or a folder; gives whether something of it had to be left out.
+/// Sends a local file or folder; returns whether some files had to be left out.
 pub(super) fn send(
     args: &CpArgs,
     source: &str,
@@ -43,7 +43,8 @@ pub(super) fn send(
 ) -> Result<bool> {
     if Address::is_address(source) || Location::is_one(source) || Tree::has_pattern(source) {
         let why = format!(
-            "{source}: only local files are sent to {to}; fetch it first, or run this on that machine"
+            "{source}: only local files are sent to {to}; fetch it first, or run this on that \
+             machine"
         );
         return Err(Error::Usage(why).into());
     }

@@ -1,4 +1,4 @@
-//! What a copy shows: a bar and a line for people, a value on each line for programs.
+//! The output of a copy: a progress bar and a summary for people, JSON lines for programs.
 
 use crate::output::print_json;
 use anyhow::Result;
@@ -12,31 +12,25 @@ use sprat_units::figure;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Between two tellings of where it is, for programs.
-const JSON_TIME: Duration = Duration::from_millis(500);
+/// Interval between two progress events as JSON.
+const JSON_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Shows one copy after the other.
+/// Shows the progress and the outcome of copies, one after the other.
 pub(super) struct Show {
     json: bool,
     quiet: bool,
     bar: ProgressBar,
     recent: RecentRate,
-    told: Instant,
-    /// Why printing failed: a reader that went away does not end a copy.
+    last_printed: Instant,
+    /// Whether printing failed: a reader that went away does not end a copy.
     broken: bool,
 }
 
 impl Show {
     pub(super) fn new(json: bool, quiet: bool) -> Self {
         let bar = if quiet || json { ProgressBar::hidden() } else { ProgressBar::no_length() };
-        Self {
-            json,
-            quiet,
-            bar,
-            recent: RecentRate::default(),
-            told: Instant::now(),
-            broken: false,
-        }
+        let (recent, last_printed) = (RecentRate::default(), Instant::now());
+        Self { json, quiet, bar, recent, last_printed, broken: false }
     }
 
     pub(super) fn event(&mut self, event: &Event) {
@@ -54,7 +48,7 @@ impl Show {
                 if *resumed > 0 {
                     self.say(&format!("goes on: {} are here", size(*resumed)));
                 }
-                let _ = written; // for programs: it is nothing that people would act on
+                let _ = written; // only in the JSON: people can do nothing with it
             }
             Event::Progress(progress) => self.progress(progress),
             Event::Wrong { offset, bytes, times } => {
@@ -77,7 +71,7 @@ impl Show {
         }
     }
 
-    /// A file is done.
+    /// Reports that a file is done.
     pub(super) fn done(&mut self, outcome: &Outcome) -> Result<()> {
         self.clear();
         let seconds = outcome.time.as_secs_f64();
@@ -88,9 +82,12 @@ impl Show {
                 .map(|served| json!({ "source": served.source, "bytes": served.bytes }))
                 .collect();
             return print_json(&json!({
-                "event": "done", "target": outcome.target.display().to_string(), "bytes": outcome.length, "blake3": blake3,
-                "verified": outcome.verified, "unchanged": outcome.unchanged, "received": outcome.progress.received,
-                "retries": outcome.progress.retries, "wrong_groups": outcome.progress.wrong, "seconds": seconds,
+                "event": "done", "target": outcome.target.display().to_string(),
+                "bytes": outcome.length, "blake3": blake3,
+                "verified": outcome.verified, "unchanged": outcome.unchanged,
+                "received": outcome.progress.received,
+                "retries": outcome.progress.retries, "wrong_groups": outcome.progress.wrong,
+                "seconds": seconds,
                 "sources": sources,
             }));
         }
@@ -119,14 +116,15 @@ impl Show {
         Ok(())
     }
 
-    /// A file was sent to a store.
+    /// Reports that a file was sent to an object store.
     pub(super) fn sent(&mut self, sent: &Sent) -> Result<()> {
         self.clear();
         let (seconds, blake3, target) =
             (sent.time.as_secs_f64(), hex(sent.blake3), sent.target.to_string());
         if self.json {
             return print_json(&json!({
-                "event": "done", "target": target, "bytes": sent.length, "blake3": blake3, "seconds": seconds,
+                "event": "done", "target": target, "bytes": sent.length, "blake3": blake3,
+                "seconds": seconds,
             }));
         }
         if !self.quiet {
@@ -139,15 +137,18 @@ impl Show {
         Ok(())
     }
 
-    /// A folder is done.
+    /// Reports that a folder is done.
     pub(super) fn tree_done(&mut self, outcome: &TreeOutcome) -> Result<()> {
         self.clear();
         let seconds = outcome.time.as_secs_f64();
         if self.json {
             return print_json(&json!({
-                "event": "done", "target": outcome.target.display().to_string(), "files": outcome.files,
-                "unchanged": outcome.unchanged, "directories": outcome.directories, "bytes": outcome.bytes,
-                "failed": outcome.failed, "left_out": outcome.left_out, "verified": outcome.verified, "seconds": seconds,
+                "event": "done", "target": outcome.target.display().to_string(),
+                "files": outcome.files,
+                "unchanged": outcome.unchanged, "directories": outcome.directories,
+                "bytes": outcome.bytes,
+                "failed": outcome.failed, "left_out": outcome.left_out,
+                "verified": outcome.verified, "seconds": seconds,
             }));
         }
         for why in &outcome.left_out {
@@ -167,7 +168,9 @@ impl Show {
         Ok(())
     }
 
-    /// A set is done; what of it is at, or came from, which host.
+    /// Reports that a set is done, with the bytes of each host. `word` says how a host took
+    /// part:
+    /// `at` or `from`.
     pub(super) fn set_done(&mut self, outcome: &SpreadOutcome, word: &str) -> Result<()> {
         let (tree, blake3) = (&outcome.tree, outcome.blake3.map(hex));
         if self.json {
@@ -177,9 +180,12 @@ impl Show {
                 .map(|served| json!({ "source": served.source, "bytes": served.bytes }))
                 .collect();
             return print_json(&json!({
-                "event": "done", "target": tree.target.display().to_string(), "files": tree.files, "unchanged": tree.unchanged,
-                "directories": tree.directories, "bytes": tree.bytes, "failed": tree.failed, "left_out": tree.left_out,
-                "verified": tree.verified, "seconds": tree.time.as_secs_f64(), "blake3": blake3, "sources": hosts,
+                "event": "done", "target": tree.target.display().to_string(), "files": tree.files,
+                "unchanged": tree.unchanged,
+                "directories": tree.directories, "bytes": tree.bytes, "failed": tree.failed,
+                "left_out": tree.left_out,
+                "verified": tree.verified, "seconds": tree.time.as_secs_f64(), "blake3": blake3,
+                "sources": hosts,
             }));
         }
         self.tree_done(tree)?;
@@ -192,7 +198,7 @@ impl Show {
         Ok(())
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub(super) fn clear(&self) {
         self.bar.finish_and_clear();
     }
@@ -237,16 +243,16 @@ impl Show {
         self.bar.set_message(text);
     }
 
-    /// A line above the bar.
+    /// Prints a line above the bar.
     fn say(&self, text: &str) {
         self.bar.suspend(|| eprintln!("sprat: {}", escape_controls(text)));
     }
 
     fn print(&mut self, event: &Event) {
-        if matches!(event, Event::Progress(_)) && self.told.elapsed() < JSON_TIME {
+        if matches!(event, Event::Progress(_)) && self.last_printed.elapsed() < JSON_INTERVAL {
             return;
         }
-        self.told = Instant::now();
+        self.last_printed = Instant::now();
         if !self.broken {
             let value = self.value(event);
             self.broken = print_json(&value).is_err();
@@ -258,13 +264,17 @@ impl Show {
             Event::Opened { source, target, length, verified, resumed, streams, written } => {
                 self.recent = RecentRate::default();
                 json!({
-                    "event": "opened", "source": source, "target": target.display().to_string(), "bytes": length,
-                    "verified": verified, "resumed": resumed, "streams": streams, "written": written,
+                    "event": "opened", "source": source, "target": target.display().to_string(),
+                    "bytes": length,
+                    "verified": verified, "resumed": resumed, "streams": streams,
+                    "written": written,
                 })
             }
             Event::Progress(progress) => json!({
-                "event": "progress", "done": progress.done, "bytes": progress.length, "received": progress.received,
-                "bytes_per_second": self.recent.per_second(progress.received), "rtt_us": u64::try_from(progress.rtt.as_micros()).ok(),
+                "event": "progress", "done": progress.done, "bytes": progress.length,
+                "received": progress.received,
+                "bytes_per_second": self.recent.per_second(progress.received),
+                "rtt_us": u64::try_from(progress.rtt.as_micros()).ok(),
                 "retries": progress.retries, "wrong_groups": progress.wrong,
             }),
             Event::Wrong { offset, bytes, times } => {
@@ -284,7 +294,8 @@ impl Show {
     }
 }
 
-/// A path for people: names may come from a server.
+/// Renders a path for a terminal. A server may have chosen the name, so control characters are
+/// escaped.
 fn shown(path: &Path) -> String {
     escape_controls(&path.to_string_lossy()).into_owned()
 }

@@ -1,4 +1,4 @@
-//! `lab watch`: what passes through a box that runs, as it passes.
+//! `lab watch`: shows the traffic of a running box, live.
 
 mod screen;
 mod view;
@@ -36,7 +36,12 @@ pub(crate) struct LabWatchArgs {
     name: Option<String>,
 
     /// Time between two looks, 100ms to 60s.
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = quantity::look_time)]
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "1s",
+        value_parser = quantity::update_interval
+    )]
     every: Duration,
 
     /// Print one screen as text.
@@ -51,13 +56,13 @@ pub(crate) struct LabWatchArgs {
     json: bool,
 }
 
-/// How soon a key, or a signal, is heard.
-const LISTEN: Duration = Duration::from_millis(100);
+/// Longest time after which a key or a signal is noticed.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How long after a box was lost it is looked for again.
-const AGAIN: Duration = Duration::from_secs(1);
+/// Interval between attempts to reconnect to a box that was lost.
+const RECONNECT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Size of the screen that `--once` prints.
+/// Columns and rows of the screen that `--once` prints.
 const ONCE: (u16, u16) = (120, 40);
 
 pub(crate) fn watch(args: &LabWatchArgs) -> Result<ExitCode> {
@@ -70,25 +75,28 @@ pub(crate) fn watch(args: &LabWatchArgs) -> Result<ExitCode> {
     }
     if !std::io::stdout().is_terminal() {
         bail!(
-            "standard output is no terminal: use --json for programs, or --once for one screen as text"
+            "standard output is no terminal: use --json for programs, or --once for one screen as \
+             text"
         );
     }
     let signals = signals()?;
-    // From here to the end the terminal is another; a panic gives it back too.
+    // From here to `restore` the terminal is in raw mode; ratatui's panic hook restores it too.
     let mut terminal = ratatui::try_init().context("the terminal")?;
     let ended = screen(&mut terminal, &place, client, view, every, &signals);
     ratatui::restore();
     ended
 }
 
-/// What is known before the first look: sums up to now, and how much may wait.
+/// Starts the view of a box with its buffer sizes and its counters up to now, from which the first
+/// sample is computed.
 fn begin(client: &mut Client) -> Result<View, ControlError> {
     let state = client.settings()?;
     let buffer = |port: &sprat_lab::control::PortState| {
         let mut settings = LineSettings::default();
-        // A word that we do not know leaves the share of the buffer out, no more.
-        let told = port.line.buffer.as_ref().map(|word| set(&mut settings, "buffer", &word.0));
-        matches!(told, Some(Ok(()))).then(|| (port.port.clone(), settings.buffer))
+        // Without a buffer size that we understand, only the buffer's fill level is not
+        // shown.
+        let parsed = port.line.buffer.as_ref().map(|word| set(&mut settings, "buffer", &word.0));
+        matches!(parsed, Some(Ok(()))).then(|| (port.port.clone(), settings.buffer))
     };
     let buffers = state.ports.iter().filter_map(buffer).collect();
     let mut view = View::new(client.name().to_owned(), buffers);
@@ -96,7 +104,7 @@ fn begin(client: &mut Client) -> Result<View, ControlError> {
     Ok(view)
 }
 
-/// Without a terminal: a sample on each line as JSON until the box ends, or one screen as text.
+/// Prints without a terminal: a JSON sample on each line until the box ends, or one screen as text.
 fn plain(mut client: Client, mut view: View, every: Duration, json: bool) -> Result<ExitCode> {
     loop {
         #[expect(clippy::disallowed_methods, reason = "a program that waits for time to pass")]
@@ -121,7 +129,7 @@ fn plain(mut client: Client, mut view: View, every: Duration, json: bool) -> Res
     }
 }
 
-/// Looks and draws until somebody wants to leave.
+/// Samples the box and draws until the user leaves or a signal arrives.
 fn screen(
     terminal: &mut DefaultTerminal,
     place: &ControlDir,
@@ -133,7 +141,7 @@ fn screen(
     let (mut client, mut next) = (Some(client), Instant::now() + every);
     loop {
         terminal.draw(|frame| screen::draw(&view, frame)).context("the terminal")?;
-        let left = next.saturating_duration_since(Instant::now()).min(LISTEN);
+        let left = next.saturating_duration_since(Instant::now()).min(POLL_INTERVAL);
         if event::poll(left).context("the terminal")?
             && let Event::Key(key) = event::read().context("the terminal")?
             && key.kind == KeyEventKind::Press
@@ -148,7 +156,7 @@ fn screen(
             continue;
         }
         next = Instant::now() + every;
-        let told = match &mut client {
+        let report = match &mut client {
             Some(client) => client.report(),
             None => place.connect(Some(view.name())).and_then(|mut found| {
                 let fresh = begin(&mut found)?;
@@ -157,12 +165,12 @@ fn screen(
                 client.as_mut().expect("just found").report()
             }),
         };
-        match told {
+        match report {
             Ok(report) => view.take(report),
             Err(error) => {
                 client = None;
                 view.lost(&error.to_string());
-                next = Instant::now() + AGAIN;
+                next = Instant::now() + RECONNECT_INTERVAL;
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The screen of `lab watch`.
+//! Draws the screen of `lab watch`.
 
 use crate::lab::watch::view::{Sort, View};
 use ratatui::backend::TestBackend;
@@ -9,10 +9,10 @@ use ratatui::{Frame, Terminal};
 use sprat_lab::engine::LineReport;
 use sprat_units::figure::{bit_rate, decimal_bytes, digits, time};
 
-/// Rows of the curve.
+/// Rows of the rate curve.
 const CURVE: u16 = 5;
 
-/// Draws all of it.
+/// Draws the whole screen.
 pub(super) fn draw(view: &View, frame: &mut Frame<'_>) {
     let count = view.report().map_or(0, |report| report.lines.len());
     let lines = u16::try_from(count).unwrap_or(u16::MAX).saturating_add(2);
@@ -35,7 +35,7 @@ pub(super) fn draw(view: &View, frame: &mut Frame<'_>) {
     frame.render_widget(Paragraph::new(help).style(Style::new().add_modifier(Modifier::DIM)), keys);
 }
 
-/// The same as text, for who has no terminal.
+/// Renders the screen as text for a given width and height, without the line of keys.
 pub(super) fn text(view: &View, (width, height): (u16, u16)) -> anyhow::Result<Vec<String>> {
     let mut terminal = Terminal::new(TestBackend::new(width, height))?;
     terminal.draw(|frame| draw(view, frame))?;
@@ -97,7 +97,7 @@ fn line_cells(view: &View, line: &LineReport) -> Vec<Cell<'static>> {
     let mean = lateness.mean().as_secs_f64() * 1e9;
     [
         to.clone(),
-        view.came(to).map_or(String::new(), bit_rate),
+        view.arrival_rate(to).map_or(String::new(), bit_rate),
         out,
         decimal_bytes(float(counters.queue)),
         share,
@@ -122,9 +122,11 @@ fn draw_curve(view: &View, frame: &mut Frame<'_>, area: Rect) {
     let rates = view.rates(&line.to);
     let shown = usize::from(curve.width).min(rates.len());
     let most = rates[..shown].iter().copied().max().unwrap_or(0);
-    let told = format!("to {}, up to {}", line.to, bit_rate(float(most)));
-    frame
-        .render_widget(Paragraph::new(told).style(Style::new().add_modifier(Modifier::BOLD)), name);
+    let title = format!("to {}, up to {}", line.to, bit_rate(float(most)));
+    frame.render_widget(
+        Paragraph::new(title).style(Style::new().add_modifier(Modifier::BOLD)),
+        name,
+    );
     let mut data: Vec<_> = rates[..shown].to_vec();
     data.reverse();
     frame.render_widget(Sparkline::default().data(&data).max(most.max(1)), curve);
@@ -180,7 +182,7 @@ mod tests {
     use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
     use serde_json::{Value, json};
 
-    /// What a box of two ports says at this second.
+    /// Returns the report of a box with two ports at this second.
     fn report(seconds: f64) -> Value {
         let count = |each: f64| each * seconds;
         let flow = |port: u16, share: f64, drops: f64, whole: Value| {
@@ -197,7 +199,8 @@ mod tests {
         let line = |to: &str, flows: Vec<Value>, bytes: f64| {
             json!({
                 "to": to,
-                "arrived": { "segments": 7, "bytes": 7 }, "left": { "segments": 7, "bytes": count(bytes) as u64 },
+                "arrived": { "segments": 7, "bytes": 7 },
+                "left": { "segments": 7, "bytes": count(bytes) as u64 },
                 "drops": { "loss": 3, "buffer": count(13.0) as u64, "memory": 2, "refused": 1 },
                 "duplicated": 0, "corrupted": 0, "reordered": 0, "on_line": 5, "queue": 1_000_000,
                 "queue_max": 2_000_000, "flows": flows, "other_flows": none, "flows_forgotten": 0,
@@ -217,7 +220,8 @@ mod tests {
         json!({
             "seconds": seconds, "inputs": [input("left", 8.5e6), input("right", 3e5)],
             "lines": [line("right", flows, 8e6), line("left", vec![], 3e5)],
-            "switch": null, "filters": [], "memory_cells": 100, "memory_least_free": 90, "behind": [],
+            "switch": null, "filters": [], "memory_cells": 100, "memory_least_free": 90,
+            "behind": [],
         })
     }
 

@@ -1,15 +1,14 @@
-//! What is known of a box that is watched: its last sample, the rates before that, and what the
-//! reader wants to see.
+//! The state of `lab watch`: the box's last sample, its earlier rates, and what the user selected.
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use sprat_lab::engine::Report;
 use sprat_lab::series::{FlowSample, Recorder, Sample, line_name};
 use std::collections::{HashMap, VecDeque};
 
-/// Rates of a line that are kept for its curve.
+/// Rates of each line that are kept for its curve.
 const RATES: usize = 300;
 
-/// By what flows are in order.
+/// The figure by which flows are sorted.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) enum Sort {
     #[default]
@@ -19,17 +18,18 @@ pub(super) enum Sort {
     RoundTrip,
 }
 
-/// See the module.
+/// The state of the screen: [`take`](Self::take) adds reports of the box, [`key`](Self::key)
+/// handles the user's keys, and the getters return what is to be drawn.
 pub(super) struct View {
     name: String,
-    /// Bytes that may wait on the line to each port.
+    /// Buffer size in bytes of the line to each port.
     buffers: HashMap<String, u64>,
     recorder: Recorder,
     sample: Option<Sample>,
     report: Option<Report>,
-    /// Bits a second that came over each port, in the order of the report.
-    came: Vec<f64>,
-    /// Of the line to each port.
+    /// Bits per second that arrived at each port, in the order of the report.
+    arrival_rates: Vec<f64>,
+    /// Bits per second on the line to each port, the latest first.
     rates: HashMap<String, VecDeque<u64>>,
     selected: usize,
     sort: Sort,
@@ -38,7 +38,8 @@ pub(super) struct View {
 }
 
 impl View {
-    /// Of a box of which nothing is known yet but how many bytes may wait on the line to each port.
+    /// Makes a view without samples; `buffers` is the buffer size in bytes of the line to each
+    /// port.
     pub(super) fn new(name: String, buffers: HashMap<String, u64>) -> Self {
         Self {
             name,
@@ -46,7 +47,7 @@ impl View {
             recorder: Recorder::new(),
             sample: None,
             report: None,
-            came: Vec::new(),
+            arrival_rates: Vec::new(),
             rates: HashMap::new(),
             selected: 0,
             sort: Sort::default(),
@@ -55,7 +56,8 @@ impl View {
         }
     }
 
-    /// Takes what has become of all packets. The first is where counting begins.
+    /// Takes a report of the box's counters and computes a sample from the difference to the one
+    /// before. The first report yields no sample.
     pub(super) fn take(&mut self, report: Report) {
         let before = self.report.take();
         let reports = [(String::new(), report)];
@@ -68,13 +70,13 @@ impl View {
                 rates.truncate(RATES - 1);
                 rates.push_front(whole(line.all.bits_per_second));
             }
-            let came = report.inputs.iter().map(|input| {
+            let arrival_rates = report.inputs.iter().map(|input| {
                 let before = before.inputs.iter().find(|before| before.port == input.port);
                 let before = before.map_or(0, |before| before.arrived.bytes);
                 bits(input.arrived.bytes.saturating_sub(before)) / sample.seconds()
             });
             if !self.paused {
-                self.came = came.collect();
+                self.arrival_rates = arrival_rates.collect();
                 self.sample = Some(sample);
             }
         }
@@ -82,12 +84,12 @@ impl View {
         self.selected = self.selected.min(self.lines().saturating_sub(1));
     }
 
-    /// The box does not answer any more.
+    /// Records why the box does not answer any more.
     pub(super) fn lost(&mut self, why: &str) {
         self.lost = Some(why.to_owned());
     }
 
-    /// Does what a key is for; whether it is to leave.
+    /// Handles a key; returns whether the user wants to leave.
     pub(super) fn key(&mut self, key: KeyEvent) -> bool {
         let lines = self.lines().max(1);
         match key.code {
@@ -145,32 +147,32 @@ impl View {
         self.lost.as_deref()
     }
 
-    /// Bits a second that came over a port.
-    pub(super) fn came(&self, port: &str) -> Option<f64> {
+    /// Returns the bits per second that arrived at a port.
+    pub(super) fn arrival_rate(&self, port: &str) -> Option<f64> {
         let at = self.report.as_ref()?.inputs.iter().position(|input| input.port == port)?;
-        self.came.get(at).copied()
+        self.arrival_rates.get(at).copied()
     }
 
-    /// Bytes that may wait on the line to a port.
+    /// Returns the buffer size in bytes of the line to a port.
     pub(super) fn buffer(&self, port: &str) -> Option<u64> {
         self.buffers.get(port).copied()
     }
 
-    /// Rates of the line to a port in bits a second, the latest first.
+    /// Returns the rates of the line to a port in bits per second, the latest first.
     pub(super) fn rates(&self, port: &str) -> Vec<u64> {
         self.rates
             .get(&line_name("", port))
             .map_or_else(Vec::new, |rates| rates.iter().copied().collect())
     }
 
-    /// The flows of the line to a port, in the order that is wanted.
+    /// Returns the flows of the line to a port, in the selected order.
     pub(super) fn flows(&self, port: &str) -> Vec<&FlowSample> {
         let name = line_name("", port);
         let line =
             self.sample.iter().flat_map(|sample| &sample.lines).find(|line| line.line == name);
         let mut flows: Vec<_> = line.map_or(&[][..], |line| &line.flows).iter().collect();
         match self.sort {
-            Sort::Rate => {} // as samples have them
+            Sort::Rate => {} // samples are sorted by rate
             Sort::Queue => flows.sort_by_key(|flow| std::cmp::Reverse(flow.figures.queue)),
             Sort::Drops => flows.sort_by_key(|flow| std::cmp::Reverse(flow.figures.drops)),
             Sort::RoundTrip => {

@@ -1,4 +1,4 @@
-//! A rack that runs, as what is tuned.
+//! A running rack as the subject of tuning.
 
 use crate::rack::load::{contacts, work};
 use crate::rack::tune::RackTuneArgs;
@@ -21,13 +21,14 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-/// How often it is looked whether a measurement is over.
-const LOOK: Duration = Duration::from_millis(100);
+/// Interval at which to check whether a measurement is over.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What sets files of the kernel anew when a host with systemd starts.
+/// Folder whose files tell systemd which kernel settings to write when a host starts.
 const ACROSS_BOOTS: &str = "/etc/tmpfiles.d";
 
-/// A rack that runs.
+/// A running rack: applies changes to its hosts, instances and tables, and measures them under
+/// load.
 pub(super) struct Live<'a> {
     args: &'a RackTuneArgs,
     rack: Deployment,
@@ -37,7 +38,7 @@ pub(super) struct Live<'a> {
     measured: Duration,
     signals: Receiver<()>,
     stopped: Cell<bool>,
-    /// Whether no load has been on the instances since all of them started.
+    /// Whether the instances have had no load since all of them were restarted.
     fresh: Cell<bool>,
     bar: ProgressBar,
 }
@@ -69,15 +70,16 @@ impl<'a> Live<'a> {
         &self.rack
     }
 
-    /// Nothing more is shown.
+    /// Removes the progress display.
     pub(super) fn finish(&self) {
         self.bar.finish_and_clear();
     }
 
-    /// What to do about an error.
+    /// Adds to an error what the user can do about it.
     pub(super) fn explain(&self, error: TuneError) -> Error {
         self.finish();
-        let mend = "what was tried is written down: run it again, which undoes what was half-way, or `sprat rack tune --undo`";
+        let mend = "what was tried is written down: run it again, which undoes what was half-way, \
+            or `sprat rack tune --undo`";
         Error::new(error).context(mend)
     }
 
@@ -86,19 +88,18 @@ impl<'a> Live<'a> {
         found.ok_or_else(|| format!("the plan has no server {name} any more"))
     }
 
-    fn ask(&self, host: &str, command: &str) -> Result<String, String> {
-        self.rack
-            .run_command(&self.host(host)?, command)
-            .map_err(|error| format!("{host}: {error:#}"))
+    /// Runs a command on a host and returns its output.
+    fn run(&self, host: &str, command: &str) -> Result<String, String> {
+        self.rack.run_command(&self.host(host)?, command).map_err(|error| format!("{host}: {error:#}"))
     }
 
-    /// What a file of a host's kernel says; of choices, the one that counts.
-    fn said(&self, host: &str, path: &str) -> Result<String, String> {
-        let told = self.ask(host, &format!("head -n 1 {path}"))?;
-        Ok(chosen(&told).split_whitespace().collect::<Vec<_>>().join(" "))
+    /// Reads a kernel setting of a host. If the file lists choices, returns the selected one.
+    fn read_setting(&self, host: &str, path: &str) -> Result<String, String> {
+        let answer = self.run(host, &format!("head -n 1 {path}"))?;
+        Ok(chosen(&answer).split_whitespace().collect::<Vec<_>>().join(" "))
     }
 
-    /// Gives all instances what they are set to, and has them start again, one after the other.
+    /// Writes the configuration of all instances, and restarts them one after the other.
     fn restart(&mut self, overlay: &Overlay) -> Result<()> {
         self.fresh.set(false);
         overlay.write(self.rack.folder.path())?;
@@ -116,7 +117,7 @@ impl<'a> Live<'a> {
         Ok(())
     }
 
-    /// Runs the load for some time.
+    /// Runs the load for `duration`, and shows `doing` as its purpose.
     fn load(&self, doing: &str, duration: Duration) -> Result<LoadReport> {
         let Some(cassandra) = &self.rack.plan.spec.cassandra else {
             bail!("the plan has no [cassandra]")
@@ -126,14 +127,16 @@ impl<'a> Live<'a> {
             work(&self.args.work, contacts(&hosts(&self.rack.plan)), steps, cassandra)?;
         load.check()?;
         self.fresh.set(false);
-        // Its threads stay where the hosts are neighbours.
+        // Threads inherit the network namespace, so those of the load stay in the one from
+        // which
+        // the hosts can be reached.
         let running = self.rack.within(|| RunningLoad::start(load))??;
         while !running.is_done() {
             let progress = running.progress();
             let (at, of) = (progress.elapsed.as_secs_f64(), progress.length.as_secs_f64());
             self.bar.set_message(format!("{doing}: {at:.0} of {of:.0} s"));
             self.bar.tick();
-            match self.signals.recv_timeout(LOOK) {
+            match self.signals.recv_timeout(POLL_INTERVAL) {
                 Err(RecvTimeoutError::Timeout) => {}
                 Ok(()) | Err(RecvTimeoutError::Disconnected) => {
                     self.stopped.set(true);
@@ -144,7 +147,9 @@ impl<'a> Live<'a> {
         Ok(running.finish().report)
     }
 
-    /// Has hosts with systemd set what stands anew when they start; nothing where nothing stands.
+    /// Lets hosts with systemd apply the kept kernel settings whenever they start. Removes the
+    /// file
+    /// from hosts on which no setting was kept.
     pub(super) fn keep_across_boots(&self, journal: &Journal) -> Result<()> {
         let mut lines: BTreeMap<&str, BTreeMap<&str, &str>> = BTreeMap::new();
         for change in journal.standing().flat_map(|entry| &entry.changes) {
@@ -174,7 +179,7 @@ impl Subject for Live<'_> {
     fn present(&mut self, change: &Change) -> Result<Change, String> {
         match change {
             Change::Host { host, path, .. } => {
-                let value = self.said(host, kernel_file(path)?)?;
+                let value = self.read_setting(host, kernel_file(path)?)?;
                 Ok(Change::Host { host: host.clone(), path: path.clone(), value })
             }
             Change::Instances(_) => Ok(Change::Instances(self.overlay.clone())),
@@ -205,12 +210,13 @@ impl Subject for Live<'_> {
                             "{host}: {path} = {value:?} is nothing that a kernel is told"
                         ));
                     }
-                    // What is so already may be what could not be changed.
-                    if self.said(host, path)? == *value {
+                    // Do not write what is set already: the file may be one that
+                    // cannot be written.
+                    if self.read_setting(host, path)? == *value {
                         continue;
                     }
-                    self.ask(host, &format!("printf %s '{value}' > {path}"))?;
-                    let said = self.said(host, path)?;
+                    self.run(host, &format!("printf %s '{value}' > {path}"))?;
+                    let said = self.read_setting(host, path)?;
                     if said != *value {
                         return Err(format!(
                             "{host}: {path} says {said} after it was told {value}"
@@ -257,7 +263,7 @@ impl Subject for Live<'_> {
             TuneEvent::Before(measured, margin) => {
                 format!(
                     "before: {}; two measurements of it differ by {:.0} %",
-                    told(measured),
+                    describe(measured),
                     margin * 100.0
                 )
             }
@@ -269,18 +275,20 @@ impl Subject for Live<'_> {
                 ));
                 return;
             }
-            TuneEvent::Tried(entry) => became(entry),
+            TuneEvent::Tried(entry) => outcome(entry),
             TuneEvent::Recovered(entry) => {
                 format!("undone, since an earlier run left it half-way: {}", entry.proposed)
             }
-            TuneEvent::After(measured) => format!("after: {}", told(measured)),
+            TuneEvent::After(measured) => format!("after: {}", describe(measured)),
         };
         self.bar.suspend(|| eprintln!("{line}"));
     }
 }
 
 impl Live<'_> {
-    /// Has all instances write a table's files as they are to be from now on.
+    /// After a change of a table's compression, lets all instances rewrite the table's files
+    /// with
+    /// it. Does nothing after changes of other properties.
     fn rewrite(&self, table: &str, property: &str) -> Result<(), String> {
         let Some((keyspace, name)) = table.split_once('.').filter(|_| property == "compression")
         else {
@@ -292,14 +300,15 @@ impl Live<'_> {
                     "{}/nodetool recompress_sstables {keyspace} {name}",
                     instance.home.display()
                 );
-                self.ask(&host.name, &command)?;
+                self.run(&host.name, &command)?;
             }
         }
         Ok(())
     }
 }
 
-/// Tables as they are now. To be called where instances can be reached.
+/// Reads the properties of tables. Call it where the instances can be reached, inside
+/// [`Deployment::within`].
 pub(super) fn tables(rack: &Deployment, names: &[String]) -> Result<Vec<Table>> {
     let tables = Tables::connect(&contacts(&hosts(&rack.plan))).map_err(Error::msg)?;
     names.iter().map(|name| tables.table(name).map_err(Error::msg)).collect()
@@ -313,11 +322,11 @@ fn kernel_file(path: &str) -> Result<&str, String> {
     }
 }
 
-fn told(measured: &Measured) -> String {
+fn describe(measured: &Measured) -> String {
     format!("p50 {:.2} ms, p99 {:.2} ms, p99.9 {:.2} ms", measured.p50, measured.p99, measured.p999)
 }
 
-fn became(entry: &Entry) -> String {
+fn outcome(entry: &Entry) -> String {
     let p99 = |measured: Option<Measured>| {
         measured.map_or("-".to_owned(), |measured| format!("{:.2}", measured.p99))
     };

@@ -1,4 +1,4 @@
-//! `rack tune`.
+//! `rack tune`: tries settings on a running rack and keeps those that improve latency.
 
 mod live;
 mod page;
@@ -98,7 +98,7 @@ pub(crate) fn tune(args: &RackTuneArgs) -> Result<ExitCode> {
         return check(args, &rack);
     }
     let (measured, warm) = (args.duration, args.warm);
-    let _mine = rack.lock()?;
+    let _lock = rack.lock()?;
     let mut journal = Journal::open(rack.folder.path())?;
     let mut live = Live::new(args, rack, warm, measured)?;
     if args.undo {
@@ -124,7 +124,8 @@ pub(crate) fn tune(args: &RackTuneArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Tells what is otherwise than advised.
+/// Prints the settings that differ from the advised ones. The exit code is [`INCOMPLETE`] if there
+/// are any.
 fn check(args: &RackTuneArgs, rack: &Deployment) -> Result<ExitCode> {
     let advised = advised(args, rack)?;
     if args.json {
@@ -143,7 +144,7 @@ fn check(args: &RackTuneArgs, rack: &Deployment) -> Result<ExitCode> {
     Ok(if advised.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(INCOMPLETE) })
 }
 
-/// What is worth a try on a rack, by what its hosts say now.
+/// Returns the settings that are worth trying, from the facts that the hosts report now.
 fn advised(args: &RackTuneArgs, rack: &Deployment) -> Result<Vec<Candidate>> {
     let only = args
         .only
@@ -154,21 +155,20 @@ fn advised(args: &RackTuneArgs, rack: &Deployment) -> Result<Vec<Candidate>> {
                 .with_context(|| format!("--only {name}: there are {}", known()))
         })
         .collect::<Result<Vec<_>>>()?;
-    let mut told = Vec::new();
+    let mut facts = Vec::new();
     for host in &hosts(&rack.plan) {
         let folders: Vec<_> =
             host.instances.iter().map(|instance| instance.home.display().to_string()).collect();
         let script = SCRIPT.replace('\'', "'\\''");
-        let answer =
-            rack.run_command(host, &format!("sh -c '{script}' sh {}", folders.join(" ")))?;
-        let facts = Facts::parse(&answer).with_context(|| host.name.clone())?;
-        told.push((host.name.clone(), facts));
+        let answer = rack.run_command(host, &format!("sh -c '{script}' sh {}", folders.join(" ")))?;
+        let of_host = Facts::parse(&answer).with_context(|| host.name.clone())?;
+        facts.push((host.name.clone(), of_host));
     }
     let tables = match args.tables.is_empty() {
         true => Vec::new(),
         false => rack.within(|| live::tables(rack, &args.tables))??,
     };
-    let mut all = candidates(&rack.plan.spec, &told, &tables);
+    let mut all = candidates(&rack.plan.spec, &facts, &tables);
     all.retain(|candidate| only.is_empty() || only.contains(&candidate.class));
     Ok(all)
 }

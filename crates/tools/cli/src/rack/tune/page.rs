@@ -1,4 +1,4 @@
-//! What tuning did, for people.
+//! Reports of tuning: as a table, as text and as an HTML page.
 
 use sprat_measure::machine::Machine;
 use sprat_measure::report::Report as Page;
@@ -6,7 +6,7 @@ use sprat_measure::report::svg::{Axis, Line, chart};
 use sprat_measure::table::Table;
 use sprat_tune::{Journal, Measured, Overlay, TrialState};
 
-/// All that was tried, and what became of it.
+/// Renders a table of all settings that were tried, and their outcomes.
 pub(super) fn tried(journal: &Journal) -> Table {
     let mut table = Table::new(&["tried", "p99 before, ms", "after, ms", ""]);
     for entry in &journal.entries {
@@ -30,13 +30,14 @@ pub(super) fn tried(journal: &Journal) -> Table {
     table
 }
 
-/// What came of it, line by line.
+/// Renders latencies, failures, and the lines for the rack's description.
 pub(super) fn text(journal: &Journal) -> Vec<String> {
     let mut lines = Vec::new();
     for (name, measured) in [("before", journal.before), ("after", journal.after)] {
         if let Some(all) = measured {
             lines.push(format!(
-                "{name}: p50 {:.2} ms, p99 {:.2} ms, p99.9 {:.2} ms, at most {:.0} ms, at {:.0} operations a second; rate missed in {} of {} s",
+                "{name}: p50 {:.2} ms, p99 {:.2} ms, p99.9 {:.2} ms, at most {:.0} ms, at {:.0} \
+                 operations a second; rate missed in {} of {} s",
                 all.p50, all.p99, all.p999, all.max, all.rate, all.missed, all.seconds
             ));
         }
@@ -68,7 +69,7 @@ pub(super) fn text(journal: &Journal) -> Vec<String> {
     lines
 }
 
-/// What was changed, why, and latency before and after.
+/// Renders an HTML page: the changes, their reasons, and the latency over the measurements.
 pub(super) fn page(name: &str, journal: &Journal) -> Page {
     let mut page = Page::new(&format!("sprat rack tune: {name}"), &Machine::describe());
     for line in text(journal) {

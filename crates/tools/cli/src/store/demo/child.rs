@@ -15,23 +15,23 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// How long a start may take: it reads the whole log.
+/// How long a start may take: the server reads its whole log.
 const START_PATIENCE: Duration = Duration::from_secs(120);
 
-/// Disk that must be free, for each byte of the server's memory.
+/// Free disk space that is required, as a multiple of the server's memory.
 const DISK_FACTOR: u64 = 2;
 
-/// A filesystem in memory, as `statfs` names it.
+/// The type that `statfs` reports for a file system in memory.
 const TMPFS: u64 = 0x0102_1994;
 
-/// What must go when the demo goes, whichever way.
+/// The process and the directory that are removed when the demo ends, in whichever way.
 #[derive(Default)]
-struct Remains {
+struct Leftovers {
     child: Option<Child>,
     directory: Option<TempDir>,
 }
 
-impl Remains {
+impl Leftovers {
     fn clear(&mut self) {
         if let Some(mut child) = self.child.take() {
             let _ = child.kill(); // it may have ended by itself
@@ -41,15 +41,18 @@ impl Remains {
     }
 }
 
-/// Where the demo's server lives. On Ctrl-C and on drop its process and its directory go.
-pub(super) struct Place {
-    remains: Arc<Mutex<Remains>>,
+/// The data directory and memory size of the demo's server. Ctrl-C and dropping this value kill the
+/// server and remove the directory.
+pub(super) struct Sandbox {
+    leftovers: Arc<Mutex<Leftovers>>,
     data: PathBuf,
     memory: u64,
 }
 
-impl Place {
-    /// A fresh directory in the system's temporary one, with room for a server of `memory` bytes.
+impl Sandbox {
+    /// Makes a directory in the system's temporary one. Returns an error if there is no room for
+    /// a
+    /// server with `memory` bytes.
     pub(super) fn new(memory: u64) -> Result<Self> {
         let parent = std::env::temp_dir();
         let free = free_bytes(&parent)?;
@@ -65,12 +68,12 @@ impl Place {
         let directory = directory
             .with_context(|| format!("cannot make a directory in {}", parent.display()))?;
         let data = directory.path().to_owned();
-        let remains = Arc::new(Mutex::new(Remains { child: None, directory: Some(directory) }));
-        clear_on_signal(Arc::clone(&remains))?;
-        Ok(Self { remains, data, memory })
+        let leftovers = Arc::new(Mutex::new(Leftovers { child: None, directory: Some(directory) }));
+        clear_on_signal(Arc::clone(&leftovers))?;
+        Ok(Self { leftovers, data, memory })
     }
 
-    /// The directory, and whether anything in it reaches a disk.
+    /// Describes the directory, with a remark if its file system is in memory.
     pub(super) fn describe(&self) -> String {
         let in_memory =
             rustix::fs::statfs(&self.data).is_ok_and(|fs| u64::try_from(fs.f_type) == Ok(TMPFS));
@@ -79,18 +82,18 @@ impl Place {
         format!("{}{remark}", self.data.display())
     }
 
-    /// Removes the directory.
+    /// Removes the directory, and reports an error, which dropping would ignore.
     pub(super) fn remove(self) -> Result<()> {
-        let directory = lock(&self.remains).directory.take();
+        let directory = lock(&self.leftovers).directory.take();
         directory
             .map_or(Ok(()), TempDir::close)
             .with_context(|| format!("cannot remove {}", self.data.display()))
     }
 }
 
-impl Drop for Place {
+impl Drop for Sandbox {
     fn drop(&mut self) {
-        lock(&self.remains).clear();
+        lock(&self.leftovers).clear();
     }
 }
 
@@ -100,14 +103,15 @@ fn free_bytes(path: &Path) -> Result<u64> {
     Ok(fs.f_bavail.saturating_mul(fs.f_frsize))
 }
 
-/// Clears up at the first signal, and ends as the signal would have it.
-fn clear_on_signal(remains: Arc<Mutex<Remains>>) -> Result<()> {
+/// At the first signal, cleans up and ends the process by that signal.
+fn clear_on_signal(leftovers: Arc<Mutex<Leftovers>>) -> Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot watch for signals")?;
     let watch = move || {
         if let Some(signal) = signals.forever().next() {
-            // Held to the end, so that no other child is started.
-            let mut remains = lock(&remains);
-            remains.clear();
+            // The lock is held until the end, so that the main thread starts no other
+            // server.
+            let mut leftovers = lock(&leftovers);
+            leftovers.clear();
             eprintln!("sprat: stopped; server and data are removed");
             let _ = signal_hook::low_level::emulate_default_handler(signal);
         }
@@ -119,21 +123,21 @@ fn clear_on_signal(remains: Arc<Mutex<Remains>>) -> Result<()> {
     Ok(())
 }
 
-/// A server that is ready.
+/// A server process that is ready.
 pub(super) struct ServerChild {
-    remains: Arc<Mutex<Remains>>,
+    leftovers: Arc<Mutex<Leftovers>>,
     /// How long the start took.
     pub(super) started_in: Duration,
-    /// Where the coordinator is.
+    /// Locator of the coordinator.
     pub(super) coordinator: String,
-    /// Where the objects are.
+    /// Locator of the master, which holds the objects.
     pub(super) listen: String,
-    /// What it said of the log that it found.
+    /// The server's message about the log that it restored.
     pub(super) restored: String,
 }
 
 impl ServerChild {
-    pub(super) fn start(place: &Place) -> Result<Self> {
+    pub(super) fn start(sandbox: &Sandbox) -> Result<Self> {
         let started = Instant::now();
         let program = std::env::current_exe().context("cannot find this program's own file")?;
         let mut command = Command::new(program);
@@ -147,25 +151,25 @@ impl ServerChild {
                 "--metrics",
                 "none",
             ])
-            .args(["--memory", &place.memory.to_string()])
+            .args(["--memory", &sandbox.memory.to_string()])
             .arg("--data")
-            .arg(&place.data)
-            .env_remove("SPRAT_IDENTITY") // of some other cluster
+            .arg(&sandbox.data)
+            .env_remove("SPRAT_IDENTITY") // it belongs to another cluster
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
-            // A Ctrl-C at the terminal is for the demo, which then ends its server.
+            // Ctrl-C at the terminal signals only the demo, which then ends its server.
             .process_group(0);
-        let mut remains = lock(&place.remains);
+        let mut leftovers = lock(&sandbox.leftovers);
         let mut child = command.spawn().context("cannot start the server")?;
         let stderr = child.stderr.take().context("its standard error is piped")?;
-        remains.child = Some(child);
-        drop(remains);
+        leftovers.child = Some(child);
+        drop(leftovers);
 
         let (sender, lines) = channel();
         let listen = move || {
             for line in BufReader::new(stderr).lines().map_while(std::io::Result::ok) {
-                let _ = sender.send(line); // once it is ready nobody listens any more
+                let _ = sender.send(line); // fails once the server is ready: it has no receiver then
             }
         };
         thread::Builder::new()
@@ -173,7 +177,7 @@ impl ServerChild {
             .spawn(listen)
             .context("cannot start a thread")?;
         let mut server = Self {
-            remains: Arc::clone(&place.remains),
+            leftovers: Arc::clone(&sandbox.leftovers),
             started_in: Duration::ZERO,
             coordinator: String::new(),
             listen: String::new(),
@@ -216,17 +220,17 @@ impl ServerChild {
         }
     }
 
-    /// Ends it without a warning, and waits.
+    /// Kills the server with SIGKILL, and waits for its end.
     pub(super) fn kill(self) -> Result<()> {
-        let mut child = lock(&self.remains).child.take().context("the server is gone already")?;
+        let mut child = lock(&self.leftovers).child.take().context("the server is gone already")?;
         child.kill().context("cannot kill the server")?;
         child.wait().context("cannot wait for the server")?;
         Ok(())
     }
 
-    /// Ends it as Ctrl-C does, and waits.
+    /// Stops the server as Ctrl-C does, and waits for its end.
     pub(super) fn stop(self) -> Result<()> {
-        let mut child = lock(&self.remains).child.take().context("the server is gone already")?;
+        let mut child = lock(&self.leftovers).child.take().context("the server is gone already")?;
         kill_process(Pid::from_child(&child), Signal::INT).context("cannot signal the server")?;
         let status = child.wait().context("cannot wait for the server")?;
         ensure!(status.success(), "the server did not stop in order: {status}");

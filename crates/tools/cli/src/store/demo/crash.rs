@@ -1,4 +1,4 @@
-//! Clients that write until their server is killed, and what must be there afterwards.
+//! Clients that write until their server is killed, and the check of their writes afterwards.
 
 use crate::store::demo::child::ServerChild;
 use crate::store::demo::{grouped, seconds};
@@ -18,21 +18,21 @@ const DEPTH: usize = 16;
 /// How long they write before the kill.
 const LIFE: Duration = Duration::from_secs(2);
 
-/// After so long without an answer, a client takes the server for gone.
+/// Time without an answer after which a client considers the server dead.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
 const TABLE: &str = "crash";
 
-/// What one client wrote: object after object, in order.
+/// The objects that one client wrote, in order of their numbers.
 #[derive(Clone, Copy, Debug, Default)]
 struct Written {
-    /// The first so many were acknowledged.
+    /// Number of objects that were acknowledged, from the first on.
     acknowledged: u64,
-    /// The first so many were sent.
+    /// Number of objects that were sent, from the first on.
     sent: u64,
 }
 
-/// What the clients of one life wrote.
+/// The writes of all clients before the kill.
 pub(super) struct Writes {
     clients: Vec<Written>,
     life: Duration,
@@ -42,7 +42,7 @@ fn key(client: u64, number: u64) -> String {
     format!("client {client} write {number}")
 }
 
-/// 100 to 1,123 bytes that only this write has.
+/// Returns 100 to 1,123 bytes that are unique to this write.
 fn value(client: u64, number: u64) -> Vec<u8> {
     let mut state = (client << 48) ^ number;
     let len = 100 + usize::try_from(number.wrapping_mul(7919) % 1024).unwrap_or(0);
@@ -54,7 +54,7 @@ fn value(client: u64, number: u64) -> Vec<u8> {
     std::iter::repeat_with(next).take(len).collect()
 }
 
-/// Has clients write, and kills the server under them.
+/// Lets clients write, and kills the server meanwhile.
 pub(super) fn write_until_killed(server: ServerChild) -> Result<Writes> {
     let coordinator = server.coordinator.clone();
     super::connect(&coordinator)?.create_table(TABLE)?;
@@ -77,7 +77,7 @@ pub(super) fn write_until_killed(server: ServerChild) -> Result<Writes> {
     })
 }
 
-/// Writes until no answer comes.
+/// Writes until the server does not answer any more.
 fn write(client: u64, coordinator: &str, begin: &Barrier) -> Result<Written> {
     let options = Options {
         coordinator: coordinator.to_owned(),
@@ -123,7 +123,8 @@ impl fmt::Display for Writes {
         let sent: u64 = self.clients.iter().map(|written| written.sent).sum();
         write!(
             f,
-            "killed after {} and {} acknowledged writes of {CLIENTS} clients; {} more were under way",
+            "killed after {} and {} acknowledged writes of {CLIENTS} clients; {} more were under \
+             way",
             seconds(self.life),
             grouped(acknowledged),
             sent - acknowledged,
@@ -132,8 +133,9 @@ impl fmt::Display for Writes {
 }
 
 impl Writes {
-    /// Reads all of it from a server that has started again: what was acknowledged must be there,
-    /// and what was under way either whole or not at all.
+    /// Reads all writes from the restarted server. Acknowledged writes must exist; those that
+    /// were
+    /// under way may exist, but only complete.
     pub(super) fn verify(&self, client: &mut Client) -> Result<String> {
         let Table(table) = client.table(TABLE)?;
         let (mut kept, mut unknown, mut acknowledged) = (0, 0, 0);
@@ -156,7 +158,7 @@ impl Writes {
                 }
                 let Some((write, ticket)) = under_way.pop_front() else { break };
                 let expected = value(number, write);
-                let told = write < written.acknowledged;
+                let is_acknowledged = write < written.acknowledged;
                 let found = client.wait(ticket, |answer| {
                     (answer.status == Status::Ok).then(|| answer.body == expected)
                 })?;
@@ -165,15 +167,20 @@ impl Writes {
                     "{}: not the bytes that were written",
                     key(number, write)
                 );
-                ensure!(found.is_some() || !told, "{}: ACKNOWLEDGED AND LOST", key(number, write));
-                acknowledged += u64::from(told);
-                unknown += u64::from(!told);
-                kept += u64::from(!told && found.is_some());
+                ensure!(
+                    found.is_some() || !is_acknowledged,
+                    "{}: ACKNOWLEDGED AND LOST",
+                    key(number, write)
+                );
+                acknowledged += u64::from(is_acknowledged);
+                unknown += u64::from(!is_acknowledged);
+                kept += u64::from(!is_acknowledged && found.is_some());
             }
         }
         let lost = unknown - kept;
         Ok(format!(
-            "all {} acknowledged writes are there, byte for byte; of the {unknown} that nobody was told of, {kept} are \
+            "all {} acknowledged writes are there, byte for byte; of the {unknown} that nobody \
+             was told of, {kept} are \
              there whole and {lost} not at all",
             grouped(acknowledged),
         ))

@@ -1,4 +1,4 @@
-//! Real files: which, in, and back.
+//! Chooses a tree of real files, imports it and reads it back.
 
 use crate::progress::Bar;
 use crate::store::demo::{grouped, seconds};
@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use walkdir::WalkDir;
 
-/// Files that a tree should have to be worth it.
+/// Files that a tree chosen by default must have.
 const ENOUGH_FILES: usize = 10_000;
 
-/// Files and bytes taken at most: the demo is to be over in two minutes.
+/// Files and bytes that are imported at most, so that the demo ends within two minutes.
 const MAX_FILES: u64 = 60_000;
 
 const MAX_BYTES: u64 = 1 << 30;
@@ -28,13 +28,13 @@ const WINDOW_BYTES: usize = 4 << 20;
 /// The tree to import.
 pub(super) struct Tree {
     pub(super) root: PathBuf,
-    /// Bytes of the files that are taken.
+    /// Bytes of the files to import.
     pub(super) bytes: u64,
-    /// What is to be said of the choice.
+    /// Remarks on why this tree was chosen.
     pub(super) notes: Vec<String>,
 }
 
-/// What a pass over the files came to.
+/// The result of importing or reading all files.
 pub(super) struct Passed {
     pub(super) files: u64,
     bytes: u64,
@@ -58,9 +58,9 @@ impl fmt::Display for Passed {
 }
 
 impl Tree {
-    /// The tree that was asked for; or else the first of the usual ones that has enough files.
-    pub(super) fn choose(asked: Option<&Path>) -> Result<Self> {
-        if let Some(root) = asked {
+    /// Returns the requested tree, or else the first of the default ones that has enough files.
+    pub(super) fn choose(requested: Option<&Path>) -> Result<Self> {
+        if let Some(root) = requested {
             return Self::look(root).map(|(tree, _)| tree);
         }
         let home = |name: &str| std::env::var_os(name).map(PathBuf::from);
@@ -83,7 +83,7 @@ impl Tree {
         bail!("no tree of {ENOUGH_FILES} files; name one with --tree ({})", notes.join("; "))
     }
 
-    /// A tree, and its files, counted up to [`ENOUGH_FILES`].
+    /// Examines a tree; also returns its number of files, counted up to [`ENOUGH_FILES`].
     fn look(root: &Path) -> Result<(Self, usize)> {
         let source = TreeSource::open(root, LargePolicy::Skip)?;
         let mut tree = Self {
@@ -101,7 +101,7 @@ impl Tree {
     }
 }
 
-/// Writes every file to the table, many at once.
+/// Writes every file to the table, with many writes under way at once.
 pub(super) fn import(tree: &Tree, client: &mut Client, table: Table) -> Result<Passed> {
     pass(
         tree,
@@ -116,12 +116,12 @@ pub(super) fn import(tree: &Tree, client: &mut Client, table: Table) -> Result<P
     )
 }
 
-/// Reads every file from the table, many at once, and compares.
+/// Reads every file from the table, with many reads under way at once, and compares the values.
 pub(super) fn verify(tree: &Tree, client: &mut Client, table: Table) -> Result<Passed> {
     pass(tree, client, |item| Request::Read { table: table.0, key: &item.key }, true)
 }
 
-/// An operation under way, and the file it is about.
+/// An operation under way and its file.
 struct UnderWay {
     ticket: Ticket,
     item: Item,
@@ -140,7 +140,7 @@ fn pass(
     let (mut bytes_under_way, mut progress) =
         (0, Progress { total_bytes: source.total_bytes(), ..Progress::default() });
     let mut spare = Vec::new();
-    let end = |client: &mut Client, UnderWay { ticket, item }: UnderWay| -> Result<Item> {
+    let finish = |client: &mut Client, UnderWay { ticket, item }: UnderWay| -> Result<Item> {
         let equal = client.wait(ticket, |answer| {
             answer.status == Status::Ok && (!compare || answer.body == item.value)
         })?;
@@ -158,7 +158,7 @@ fn pass(
         {
             let Some(oldest) = under_way.pop_front() else { break };
             bytes_under_way -= oldest.item.value.len();
-            spare.push(end(client, oldest)?);
+            spare.push(finish(client, oldest)?);
         }
         let ticket = client.submit(&request(&item))?;
         bytes_under_way += item.value.len();
@@ -169,7 +169,7 @@ fn pass(
         under_way.push_back(UnderWay { ticket, item });
     }
     for rest in under_way {
-        end(client, rest)?;
+        finish(client, rest)?;
     }
     bar.done();
     Ok(Passed {

@@ -1,4 +1,4 @@
-//! The latency table, in a width for terminals.
+//! Measures the latency table, and renders it narrow enough for a terminal.
 
 use anyhow::{Context as _, Result, ensure};
 use sprat_bench::basic::{self, Cell, Settings, measure};
@@ -8,19 +8,19 @@ use sprat_measure::table::Table;
 use sprat_units::figure;
 use std::time::Duration;
 
-/// Time that each line counts, and before it counts.
+/// Measuring time of each line of the table, and the warm-up before it.
 const DURATION: Duration = Duration::from_millis(500);
 
 const WARM_UP: Duration = Duration::from_millis(100);
 
-/// Measures reads and writes by size.
+/// Measures reads and writes by object size, and renders the table.
 pub(super) fn latencies(coordinator: &str) -> Result<String> {
     let options = Options { coordinator: coordinator.to_owned(), ..Options::default() };
     let target = ours::connect(&options, 1, Sockets::Each, Mode::Sleep)?;
     let settings =
         Settings { warm_up: WARM_UP, duration: DURATION, rounds: 1, ..Settings::default() };
     let measured = measure(&mut [Box::new(target)], &settings, &mut |_| {});
-    ours::forget(&options).context("dropping the table that was measured")?;
+    ours::drop_table(&options).context("dropping the table that was measured")?;
     let measured = measured?;
     let cells = measured.first().map(|table| &table.rows[..]).unwrap_or_default();
     let failures: u64 = cells.iter().map(|cell| cell.failures).sum();

@@ -1,5 +1,6 @@
-//! `demo`: the whole store on real input. A server of its own, real files in and out, latencies, a
-//! kill in the middle of writes, and what is there afterwards.
+//! `demo`: shows the whole store on real input. It starts a server, imports and verifies files,
+//! measures latencies, kills the server during writes, and checks that nothing acknowledged is
+//! lost.
 
 mod child;
 mod crash;
@@ -7,7 +8,7 @@ mod files;
 mod measure;
 
 use crate::output::print_line;
-use crate::store::demo::child::{Place, ServerChild};
+use crate::store::demo::child::{Sandbox, ServerChild};
 use crate::store::demo::files::Tree;
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
@@ -26,13 +27,13 @@ pub(crate) struct DemoArgs {
     tree: Option<PathBuf>,
 }
 
-/// How long an operation may take.
+/// Timeout for an operation.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Memory beyond the files: for what is measured and what the clients of the crash write.
+/// Memory beyond that for the files: for the measured objects and the writes before the kill.
 const MEMORY_BESIDE_FILES: u64 = 640 << 20;
 
-/// Load average from which other work shows in the figures.
+/// Load average above which other processes affect the figures.
 const BUSY: f64 = 0.5;
 
 const TABLE: &str = "files";
@@ -48,15 +49,15 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<ExitCode> {
         "{} MiB of memory would be needed, more than this machine has",
         memory >> 20
     );
-    let place = Place::new(memory)?;
+    let sandbox = Sandbox::new(memory)?;
 
     steps.begin("Start a server: coordinator, master and backup in one process")?;
-    let server = ServerChild::start(&place)?;
+    let server = ServerChild::start(&sandbox)?;
     steps.done(&format!(
         "ready in {} at {}, data in {}",
         seconds(server.started_in),
         server.listen,
-        place.describe()
+        sandbox.describe()
     ))?;
 
     steps.begin(&format!("Import real files: {}", tree.root.display()))?;
@@ -97,7 +98,7 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<ExitCode> {
     steps.begin("Kill the server (SIGKILL) while clients write")?;
     let writes = crash::write_until_killed(server)?;
     steps.done(&writes.to_string())?;
-    let server = ServerChild::start(&place)?;
+    let server = ServerChild::start(&sandbox)?;
     steps.done(&format!("started again in {}: {}", seconds(server.started_in), server.restored))?;
     let mut client = connect(&server.coordinator)?;
     steps.done(&writes.verify(&mut client)?)?;
@@ -115,7 +116,7 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<ExitCode> {
     let stopping = Instant::now();
     server.stop()?;
     steps.done(&format!("stopped in {}", seconds(stopping.elapsed())))?;
-    place.remove()?;
+    sandbox.remove()?;
     print_line(&format!(
         "\nEverything held, in {}. Nothing is left behind.",
         seconds(started.elapsed())
@@ -129,7 +130,7 @@ fn connect(coordinator: &str) -> Result<Client> {
     Client::connect(&options).with_context(|| format!("cannot connect to {coordinator}"))
 }
 
-/// A duration for people.
+/// Renders a duration in seconds.
 fn seconds(duration: Duration) -> String {
     match duration.as_secs_f64() {
         few if few < 10.0 => format!("{few:.2} s"),
@@ -137,7 +138,7 @@ fn seconds(duration: Duration) -> String {
     }
 }
 
-/// A count with its thousands apart: `19,524`.
+/// Renders a count with separators: `19,524`.
 fn grouped(count: u64) -> String {
     let digits = count.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);
@@ -150,7 +151,7 @@ fn grouped(count: u64) -> String {
     text
 }
 
-/// Numbered steps, each with what came of it.
+/// Prints numbered steps, each with its outcome.
 struct Steps {
     number: u32,
     colour: bool,
