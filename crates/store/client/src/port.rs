@@ -94,7 +94,7 @@ impl Port {
         let session = &mut self.sessions[at];
         let (request, deadline) = calls.request(now, index);
         let mut tx =
-            Stamped::new(self.driver.tx(), &mut self.request_times.sent, self.request_times.on);
+            StampedTx::new(self.driver.tx(), &mut self.request_times.sent, self.request_times.on);
         match self.endpoint.call(now, session.id, &[request], deadline, &mut tx) {
             Ok(call) => session.slots[call.slot()] = index,
             Err(CallError::Late) => calls.retry(now, index), // which ends it at its deadline
@@ -137,12 +137,12 @@ impl Port {
                 if *on {
                     *received = stamp();
                 }
-                endpoint.receive(now, from, frame, &mut handler, &mut Stamped::new(tx, sent, *on));
+                endpoint.receive(now, from, frame, &mut handler, &mut StampedTx::new(tx, sent, *on));
             })
             .map_err(|cause| {
                 Error::Endpoint(format!("the {} driver failed: {cause}", self.transport))
             })?;
-        endpoint.poll(now, &mut handler, &mut Stamped::new(driver.tx(), sent, *on));
+        endpoint.poll(now, &mut handler, &mut StampedTx::new(driver.tx(), sent, *on));
         if !self.waiting.is_empty() {
             for index in std::mem::take(&mut self.waiting) {
                 self.begin(now, index, deliver.calls);

@@ -5,7 +5,7 @@
 
 use crate::coordinator::{DRIFT, RENEWAL};
 use crate::master::{Command, MasterAssignment, Outbox};
-use crate::replication::Member;
+use crate::replication::BackupServer;
 use sprat_net::{Locator, Nanos};
 use sprat_wire::op::{
     Answer, Assignment, ClusterSeen, Load, Records, RecoveredPart, Request, Status,
@@ -91,7 +91,7 @@ pub struct CoordinatorSession {
     /// deposed and does not know it yet: nothing that it says counts, least of all a lease.
     seen: u64,
     /// Cluster and version as the last request reported them.
-    reported: Seen,
+    reported: ClusterSeen,
     /// Why the coordinator that answered belongs to another cluster.
     wrong_cluster: Option<String>,
     /// Version of the catalog copy that this server keeps, if it keeps one; then the next copy, and
@@ -107,7 +107,7 @@ pub struct CoordinatorSession {
     voided: u64,
     result: Option<crate::master::RecoveryResult>,
     /// The part of `result` that is in the request.
-    brought_back: BroughtBack,
+    brought_back: RecoveredPart,
     /// The loads of the master's tablets. They are sent after an answer to the request that renews
     /// the lease, since that one must not wait.
     loads: Option<(u64, Vec<Load>)>,
@@ -127,7 +127,7 @@ impl CoordinatorSession {
             is_enlisted: false,
             assigned_version: 0,
             seen: 0,
-            reported: Seen::default(),
+            reported: ClusterSeen::default(),
             wrong_cluster: None,
             copied: None,
             copy: None,
@@ -137,7 +137,7 @@ impl CoordinatorSession {
             requested_at: Nanos(0),
             voided: 0,
             result: None,
-            brought_back: BroughtBack { order: 0.into(), since: 0.into() },
+            brought_back: RecoveredPart { order: 0.into(), since: 0.into() },
             loads: None,
             may_report_loads: false,
         }
@@ -249,10 +249,10 @@ impl CoordinatorSession {
         if let Some(result) = &self.result {
             self.last_request = LastRequest::Recovered;
             self.brought_back =
-                BroughtBack { order: result.order.into(), since: result.since.into() };
+                RecoveredPart { order: result.order.into(), since: result.since.into() };
             return Request::Recovered {
                 server,
-                what: &self.brought_back,
+                part: &self.brought_back,
                 failure: &result.failure,
             };
         }

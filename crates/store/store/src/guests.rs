@@ -23,7 +23,7 @@ pub(crate) struct AccessRules {
 
 impl AccessRules {
     /// Records a peer whose certificate was verified.
-    pub(crate) fn admit(&mut self, peer: Who, certificate: &Certificate) {
+    pub(crate) fn admit(&mut self, peer: Requester, certificate: &Certificate) {
         let number = peer.number();
         if self.clients.len() <= number {
             self.clients.resize_with(number + 1, || None);
@@ -40,7 +40,7 @@ impl AccessRules {
     }
 
     /// The peer's rights to the table with that name; `None` for none.
-    pub(crate) fn rights_by_name(&self, peer: Who, name: &str) -> Option<Rights> {
+    pub(crate) fn rights_by_name(&self, peer: Requester, name: &str) -> Option<Rights> {
         match peer.role() {
             Some(Role::Client) => {
                 self.clients.get(peer.number())?.as_ref()?.certificate.rights(name)
@@ -51,7 +51,7 @@ impl AccessRules {
 
     /// The peer's rights to a table that is here; `None` for none.
     #[inline]
-    pub(crate) fn rights(&mut self, peer: Who, table: u32) -> Option<Rights> {
+    pub(crate) fn rights(&mut self, peer: Requester, table: u32) -> Option<Rights> {
         if peer.role() != Some(Role::Client) {
             return Some(Rights::Write);
         }

@@ -173,12 +173,12 @@ impl<D: Driver, S: Service> Node<D, S> {
                 from,
                 frame,
                 service,
-                &mut Stamped::new(tx, &mut departed, timed),
+                &mut StampedTx::new(tx, &mut departed, timed),
             );
         })?;
         if frames > 0 {
             // Replies that are ready at once do not wait for the rest of the iteration.
-            endpoint.flush(&mut Stamped::new(driver.tx(), &mut departed, timed));
+            endpoint.flush(&mut StampedTx::new(driver.tx(), &mut departed, timed));
         }
         let answered = departed != 0;
         if answered {
@@ -193,7 +193,7 @@ impl<D: Driver, S: Service> Node<D, S> {
             endpoint.figures(&mut figures);
             service.network_figures(figures);
         }
-        let tx = &mut Stamped::new(driver.tx(), &mut departed, waits);
+        let tx = &mut StampedTx::new(driver.tx(), &mut departed, waits);
         while let Some((id, outcome)) = service.take_ready() {
             endpoint.respond(now, id, outcome, service, tx);
             worked = true;

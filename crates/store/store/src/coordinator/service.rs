@@ -98,7 +98,7 @@ pub struct Coordinator<M> {
     candidacy: Option<Candidacy<M>>,
     catalog: Catalog<M>,
     members: Membership,
-    guests: Guests,
+    guests: AccessRules,
     polls: Vec<PendingPoll>,
     changes: Vec<PendingChange>,
     ready: VecDeque<(RequestId, Outcome<u32>)>,
@@ -124,7 +124,7 @@ impl<M: Metadata> Coordinator<M> {
             candidacy: None,
             catalog,
             members: Membership::default(),
-            guests: Guests::default(),
+            guests: AccessRules::default(),
             polls: Vec::new(),
             changes: Vec::new(),
             ready: VecDeque::new(),
@@ -280,7 +280,7 @@ impl<M: Metadata> Coordinator<M> {
     /// Refuses a server that is of another cluster, or has seen a later version than these metadata
     /// have: they began empty, or were restored from an older copy. Their tables would not be those
     /// of the server's objects.
-    fn refuse_foreign(&mut self, now: Nanos, server: u32, seen: &Seen) -> Option<Outcome<u32>> {
+    fn refuse_foreign(&mut self, now: Nanos, server: u32, seen: &ClusterSeen) -> Option<Outcome<u32>> {
         let (ours, version) = (self.catalog.cluster(), self.catalog.version());
         let (cluster, known) = (seen.cluster.get(), seen.version.get());
         let reason = if cluster != 0 && cluster != ours {
@@ -394,7 +394,7 @@ impl<M: Metadata> Coordinator<M> {
         &mut self,
         now: Nanos,
         server: u32,
-        report: &BroughtBack,
+        report: &RecoveredPart,
         failure: &str,
     ) -> Outcome<u32> {
         let task = (server, report.order.get(), report.since.get());
@@ -524,7 +524,7 @@ impl<M: Metadata> Coordinator<M> {
     }
 
     /// Checks whether the sender's role and rights allow the request; returns the refusal if not.
-    fn check_access(&self, who: Who, request: &Request<'_>) -> Option<Outcome<u32>> {
+    fn check_access(&self, who: Requester, request: &Request<'_>) -> Option<Outcome<u32>> {
         let allowed = match request {
             Request::CreateTable { .. }
             | Request::DropTable { .. }
@@ -547,7 +547,7 @@ impl<M: Metadata> Coordinator<M> {
     }
 
     fn dispatch(&mut self, now: Nanos, id: RequestId, request: Request<'_>) -> Outcome<u32> {
-        if let Some(refused) = self.check_access(id.who(), &request) {
+        if let Some(refused) = self.check_access(id.requester(), &request) {
             return refused;
         }
         match request {
@@ -572,7 +572,7 @@ impl<M: Metadata> Coordinator<M> {
                 // A table without rights to it is reported as missing.
                 let known = self.catalog.tables().find(|record| record.id == table);
                 let known = known
-                    .filter(|known| self.guests.rights_by_name(id.who(), &known.name).is_some());
+                    .filter(|known| self.guests.rights_by_name(id.requester(), &known.name).is_some());
                 self.reply_found(known)
             }
             Request::ListTables => {
@@ -620,7 +620,7 @@ impl<M: Metadata> Coordinator<M> {
             }
             Request::Drain { server, drain } => self.drain(server, drain),
             Request::Void { server, segment } => self.void(server, segment),
-            Request::Recovered { server, what: report, failure } => {
+            Request::Recovered { server, part: report, failure } => {
                 self.recovered(now, server, report, failure)
             }
             Request::Loads { server, capacity, loads } => {

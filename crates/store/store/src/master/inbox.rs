@@ -21,7 +21,7 @@ pub struct MasterAssignment {
     /// The tablets that the server serves: exactly these; objects of others are dropped.
     pub tablets: Vec<Tablet>,
     /// The servers that keep replicas.
-    pub members: Vec<Member>,
+    pub members: Vec<BackupServer>,
     /// Ids of the masters whose replicas are needed, of those below `next_server`.
     pub masters: Vec<u32>,
     /// Ids from this one on were not known when the assignment was made.

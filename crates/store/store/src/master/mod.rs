@@ -32,7 +32,7 @@ use recoveries::Recoveries;
 use sprat_disk::Disk;
 use sprat_log::{Full, Log, Ref};
 use sprat_net::{EventCounter, Figure, Nanos};
-use sprat_rpc::{CallFailure, CallId, Handler, Outcome, RequestId, Response, Who};
+use sprat_rpc::{CallFailure, CallId, Handler, Outcome, RequestId, Response, Requester};
 use sprat_wire::certificate::Certificate;
 use sprat_wire::once::COMPLETION_RETENTION;
 use sprat_wire::op::{Request, Status};
@@ -444,7 +444,7 @@ impl<D: Disk> Handler for Master<D> {
         }
     }
 
-    fn admitted(&mut self, who: Who, certificate: &Certificate) {
+    fn admitted(&mut self, who: Requester, certificate: &Certificate) {
         self.access_rules.admit(who, certificate);
     }
 

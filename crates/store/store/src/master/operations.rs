@@ -109,7 +109,7 @@ impl<D: Disk> Master<D> {
                 return Outcome::Retry(BUSY_MICROS);
             }
         }
-        match self.access_rules.rights(id.who(), table) {
+        match self.access_rules.rights(id.requester(), table) {
             Some(Rights::Write) => {}
             Some(Rights::Read) if !request.changes_object() => {}
             Some(Rights::Read) => return denied(),
@@ -320,7 +320,7 @@ impl<D: Disk> Master<D> {
         number: u64,
     ) -> Outcome<MasterBody> {
         let reply = answer(status, false, 0, number, Repeat::Retain);
-        let Some(operation) = change.operation.filter(|operation| operation.again) else {
+        let Some(operation) = change.operation.filter(|operation| operation.resent) else {
             return self.reply_when_durable(change.id, found, reply);
         };
         let kept = self.seal_if_short(MAX_ALONE, true);
@@ -364,8 +364,8 @@ impl<D: Disk> Master<D> {
     }
 
     /// Replies to a migration target with the next entries of a tablet that moves there.
-    fn collect(&mut self, id: RequestId, request: (u64, Stage, &Collected)) -> Outcome<MasterBody> {
-        if !id.who().serves() {
+    fn collect(&mut self, id: RequestId, request: (u64, MoveStage, &MoveCursor)) -> Outcome<MasterBody> {
+        if !id.requester().serves() {
             return denied();
         }
         if !self.waiting.admits(id.session()) {
@@ -398,11 +398,11 @@ impl<D: Disk> Master<D> {
         match log_full {
             // An earlier copy may be executed once there is memory, so a repeated operation cannot
             // be answered with "not executed".
-            Full::Memory if change.operation.is_none_or(|operation| !operation.again) => {
+            Full::Memory if change.operation.is_none_or(|operation| !operation.resent) => {
                 self.counts.memory_full += 1;
                 Outcome::Reply(answer(Status::MemoryFull, false, 0, 0, Repeat::Retain))
             }
-            Full::Disk if change.operation.is_none_or(|operation| !operation.again) => {
+            Full::Disk if change.operation.is_none_or(|operation| !operation.resent) => {
                 self.counts.turned_away += 1;
                 answer_text(&mut self.held.made, Status::DiskFull, &self.durable.full_disk())
             }
@@ -427,7 +427,7 @@ impl<D: Disk> Master<D> {
             }
             // An earlier copy may be in another server's log, and count once that log is recovered.
             Outlook::Bleak => Some(
-                self.too_few_servers(change.operation.is_some_and(|operation| operation.again)),
+                self.too_few_servers(change.operation.is_some_and(|operation| operation.resent)),
             ),
         }
     }

@@ -27,7 +27,7 @@ struct Task {
     begun: Nanos,
     retry_at: Nanos,
     /// Why the last attempt failed.
-    failure: Option<Failure>,
+    failure: Option<RecoveryFailure>,
     /// Whether its success was reported to the coordinator.
     reported: bool,
     /// Whether it is in the totals.
@@ -58,13 +58,13 @@ impl Task {
 #[derive(Default)]
 pub(super) struct Recoveries {
     tasks: Vec<Task>,
-    members: Vec<Member>,
+    members: Vec<BackupServer>,
     /// The head when tablets were last dropped. Entries of a recovered tablet must lie in later
     /// segments.
     dropped_in: u64,
     /// Completions that failed attempts have written. They are forgotten before anything else
     /// begins.
-    forget: Vec<Named>,
+    forget: Vec<WrittenCompletion>,
     /// Sessions of attempts that are over, still to be closed.
     abandoned_sessions: Vec<SessionId>,
     totals: Totals,
@@ -206,7 +206,7 @@ impl Recoveries {
     pub(super) fn poll(&mut self, now: Nanos, log: &mut Log, inbox: &Inbox) -> bool {
         let mut worked = false;
         let Self { tasks, members, dropped_in, forget, abandoned_sessions, totals } = self;
-        while let Some(Named { table, key, sequence, .. }) = forget.last() {
+        while let Some(WrittenCompletion { table, key, sequence, .. }) = forget.last() {
             if log.forget_completion((*table, key, *sequence)).is_err() {
                 return false;
             }
@@ -293,7 +293,7 @@ impl Recoveries {
 }
 
 /// Renders a failure, cut to fit into a request.
-fn failure_text(failure: &Failure) -> String {
+fn failure_text(failure: &RecoveryFailure) -> String {
     let mut words = failure.to_string();
     words.truncate(sprat_wire::MAX_TABLE_NAME);
     words

@@ -36,7 +36,7 @@ const EVENTS: [(&str, u64); 4] = [
 /// The measurements of `--timed` and `--counted`.
 #[derive(Debug)]
 pub(super) struct Timing {
-    requests: Laps,
+    requests: RecentSamples,
     /// Requests timed, both whole and in stages.
     seen: u64,
     /// Whether the frame at hand brought a request: the last frame of a long one counts, a grant
@@ -49,7 +49,7 @@ pub(super) struct Timing {
     stages: [RecentSamples; STAGES.len()],
     scale: Scale,
     /// Counts events instead of time, if there is one.
-    count: Option<Count>,
+    count: Option<EventCounter>,
     longest_round: u64,
     /// Whether the counters were read in this iteration. That iteration is not timed, since only
     /// the reader waits for it.
@@ -58,7 +58,7 @@ pub(super) struct Timing {
 
 impl Timing {
     /// Stamps are times, or events of `count`. Takes 20 ms to calibrate the clock.
-    pub(super) fn new(count: Option<Count>) -> Self {
+    pub(super) fn new(count: Option<EventCounter>) -> Self {
         Self {
             requests: RecentSamples::default(),
             seen: 0,

@@ -49,13 +49,13 @@ enum Step {
 
 struct MigrationTarget {
     order: MoveOrder,
-    source: Option<Member>,
+    source: Option<BackupServer>,
     session: Option<SessionId>,
     step: Step,
     /// First segment of this log whose entries of the tablet count.
     since: u64,
     /// The next request.
-    stage: Stage,
+    stage: MoveStage,
     after: u64,
     batch: u64,
     call: Option<CallId>,
@@ -92,7 +92,7 @@ impl MigrationTargets {
     /// Takes over the coordinator's orders; the source of each is among `members`. Returns the
     /// tablets of migrations that have ended: the caller drops what was adopted of those that are
     /// not served here now.
-    pub(crate) fn assign(&mut self, orders: &[MoveOrder], members: &[Member]) -> Vec<Tablet> {
+    pub(crate) fn assign(&mut self, orders: &[MoveOrder], members: &[BackupServer]) -> Vec<Tablet> {
         let ended = self.targets.extract_if(.., |target| !orders.contains(&target.order));
         let ended = ended.map(|target| {
             self.abandoned_sessions.extend(target.session);
@@ -180,7 +180,7 @@ impl MigrationTargets {
 }
 
 impl MigrationTarget {
-    fn new(order: MoveOrder, members: &[Member]) -> Self {
+    fn new(order: MoveOrder, members: &[BackupServer]) -> Self {
         Self {
             order,
             source: members.iter().find(|member| member.server == order.from).copied(),
@@ -317,10 +317,10 @@ impl MigrationTarget {
             (MoveStage::Completions, false) => {
                 (self.stage, self.after) = (MoveStage::Objects, MoveCursor::FROM_START)
             }
-            (Stage::Objects, false) => (self.stage, self.batch) = (Stage::Changes, 1),
-            (Stage::Changes, _) => {
+            (MoveStage::Objects, false) => (self.stage, self.batch) = (MoveStage::Changes, 1),
+            (MoveStage::Changes, _) => {
                 if answer.number <= FREEZE_BELOW || self.batch >= MAX_BATCHES {
-                    self.stage = Stage::Rest;
+                    self.stage = MoveStage::Rest;
                 }
                 self.batch += 1;
             }

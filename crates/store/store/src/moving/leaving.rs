@@ -135,11 +135,11 @@ impl MigrationSources {
         let source = sources.iter_mut().find(|source| source.order.id == order)?;
         out.extend_from_slice(&log.least_version().to_le_bytes());
         match stage {
-            Stage::Completions | Stage::Objects => {
+            MoveStage::Completions | MoveStage::Objects => {
                 Some(source.scan_batch(log, stage, from.after.get(), found, out))
             }
-            Stage::Changes | Stage::Rest => {
-                source.frozen |= stage == Stage::Rest;
+            MoveStage::Changes | MoveStage::Rest => {
+                source.frozen |= stage == MoveStage::Rest;
                 source.next_changes(log, from.batch.get(), out)
             }
         }

@@ -136,7 +136,7 @@ pub struct Recovery {
     spare: Vec<Vec<u8>>,
     calls: HashMap<CallId, Purpose>,
     /// Prefetches of entries to replay.
-    expected: Expected<NEARER>,
+    expected: PrefetchQueue<NEARER>,
     /// The version up to which an object was removed, by table and key.
     tombstones: HashMap<(u32, Box<[u8]>), u64>,
     completions: Completions,
@@ -169,7 +169,7 @@ impl Recovery {
             loading: VecDeque::new(),
             spare: Vec::new(),
             calls: HashMap::new(),
-            expected: Expected::default(),
+            expected: PrefetchQueue::default(),
             tombstones: HashMap::new(),
             completions: Completions::default(),
             completed: Vec::new(),
@@ -545,7 +545,7 @@ impl Recovery {
 
 /// Prefetches the entry of a segment that is replayed [`AHEAD`] entries later; at the beginning,
 /// all entries up to that one.
-fn prefetch(expected: &mut Expected<NEARER>, log: &Log, loading: &mut Loading) {
+fn prefetch(expected: &mut PrefetchQueue<NEARER>, log: &Log, loading: &mut Loading) {
     let entries = if loading.has_prefetched() { 1 } else { AHEAD };
     for _ in 0..entries {
         let Some(entry) = loading.next_ahead() else { return };

@@ -98,7 +98,7 @@ pub struct Replicas<D: Disk> {
     reads: Reads,
     /// Replies to requests that were pending.
     ready: VecDeque<(RequestId, Outcome<u32>)>,
-    bodies: Bodies,
+    bodies: ResponseBuffers,
     /// When a commit of the staged bytes begins at the latest.
     flush_at: Option<Nanos>,
     /// The last commit could not take all staged bytes.

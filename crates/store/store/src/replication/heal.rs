@@ -198,7 +198,7 @@ impl Replicator {
             return true;
         }
         // A segment that cannot be copied is about to be freed, which takes another head.
-        leaving && log.let_go()
+        leaving && log.release_combined()
     }
 
     /// Sends the next piece of a copy.
@@ -218,7 +218,7 @@ impl Replicator {
             replica: ReplicaId { master: *master, segment: job.id.segment },
             offset: u32::try_from(job.sent).expect("within a segment"),
             sealed,
-            anew: !sealed,
+            replacement: !sealed,
             edition: job.id.edition,
             bytes: &[],
         };

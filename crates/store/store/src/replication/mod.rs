@@ -296,7 +296,7 @@ impl Replicator {
             // The replica replaces another, and still lacks bytes that were reported durable.
             let anew = up_to < open.reported.durable;
             let request =
-                BackupRequest::Write { replica, offset, sealed, anew, edition: 0, bytes: &[] };
+                BackupRequest::Write { replica, offset, sealed, replacement, edition: 0, bytes: &[] };
             if let Some(call) = begin(caller, session, request, bytes.slices(), now) {
                 open.replicas[at].under_way = Some((up_to, sealed));
                 self.calls.insert(call, Purpose::Write { segment, server, up_to, sealed });

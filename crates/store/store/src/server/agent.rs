@@ -160,7 +160,7 @@ impl Link {
                 }
                 // One of several coordinators may have answered that leads no more.
                 _ if self.coordinators > 1 && Instant::now() < until => {
-                    self.client.core_mut().move_on("");
+                    self.client.core_mut().switch_coordinator("");
                     pause(NEXT_COORDINATOR_DELAY);
                 }
                 status => {
@@ -202,9 +202,9 @@ impl Link {
         let ticket =
             client.submit(&session.next_request(now, outbox)).map_err(ServerError::Enlist)?;
         let answered =
-            client.wait_whatever(ticket, |answer| session.answered(Some(answer), outbox));
+            client.wait_any_status(ticket, |answer| session.answered(Some(answer), outbox));
         if session.take_deposed() {
-            client.core_mut().move_on("");
+            client.core_mut().switch_coordinator("");
             pause(NEXT_COORDINATOR_DELAY);
         }
         answered.map_err(ServerError::Enlist)?.map_err(ServerError::Gone)

@@ -3,7 +3,7 @@
 
 use super::ServerError;
 use super::run::{NodeHandle, pause};
-use crate::coordinator::election::{Duty, Election, Pong, SILENCE};
+use crate::coordinator::election::{ElectionAction, Election, PingReply, SILENCE};
 use crate::coordinator::etcd::{Etcd, EtcdError, EtcdPlace, MetadataEtcd};
 use crate::coordinator::{Catalog, ElectionBridge, LeaderMailbox};
 use sprat_client::{Client, Identity, Options};
@@ -33,7 +33,7 @@ const WARN_INTERVAL: Duration = Duration::from_secs(1);
 pub(super) struct ElectionSettings {
     /// Where others reach the coordinator.
     pub(super) locator: String,
-    pub(super) office: Office<MetadataEtcd>,
+    pub(super) mailbox: LeaderMailbox<MetadataEtcd>,
     pub(super) node: NodeHandle,
     pub(super) place: EtcdPlace,
     pub(super) etcd: Etcd,
@@ -43,7 +43,7 @@ pub(super) struct ElectionSettings {
 struct Thread {
     settings: ElectionSettings,
     election: Election,
-    envoy: Envoy<MetadataEtcd>,
+    bridge: ElectionBridge<MetadataEtcd>,
     /// The leader's locator and a connection to it.
     leader: Option<(String, Client)>,
     /// When etcd last answered, or when its silence was last logged.
@@ -73,8 +73,8 @@ pub(super) fn start(
     let ended = Arc::clone(ended);
     let run = move || {
         let election = Election::new(super::random(), settings.locator.clone());
-        let envoy = Envoy::new(settings.office.clone());
-        let mut thread = Thread { settings, election, envoy, leader: None, heard: Instant::now() };
+        let bridge = ElectionBridge::new(settings.mailbox.clone());
+        let mut thread = Thread { settings, election, bridge, leader: None, heard: Instant::now() };
         while !ended.load(Ordering::Acquire) {
             thread.step();
         }
@@ -95,8 +95,8 @@ impl Thread {
         self.bridge.relay_resignation(self.now(), &mut self.election);
         let sent = self.now();
         match self.election.next(sent) {
-            Duty::Read => {
-                let found = self.settings.etcd.holder();
+            ElectionAction::Read => {
+                let found = self.settings.etcd.leader();
                 let found = self.note_answer(found);
                 self.election.read(sent, self.now(), found);
             }
@@ -110,12 +110,12 @@ impl Thread {
                 let pong = self.ping(locator);
                 self.election.pinged(self.now(), pong);
             }
-            Duty::Rest(until) => pause(until.since(sent).min(MAX_SLEEP)),
+            ElectionAction::WaitUntil(until) => pause(until.since(sent).min(MAX_SLEEP)),
         }
         // The duty took time, so the coordinator is informed as of now.
         let now = self.now();
-        let Self { settings: ElectionSettings { place, node, .. }, election, envoy, .. } = self;
-        if envoy.tell(now, election, |term| open(place, term)) {
+        let Self { settings: ElectionSettings { place, node, .. }, election, bridge, .. } = self;
+        if bridge.publish(now, election, |term| open(place, term)) {
             node.ring();
         }
     }
@@ -138,7 +138,7 @@ impl Thread {
     }
 
     /// Asks a leader whether it still leads.
-    fn ping(&mut self, locator: String) -> Option<Pong> {
+    fn ping(&mut self, locator: String) -> Option<PingReply> {
         if self.leader.as_ref().is_none_or(|(known, _)| *known != locator) {
             let identity = self.settings.identity.clone();
             let coordinator = locator.clone();
@@ -153,7 +153,7 @@ impl Thread {
             self.leader = Some((locator, Client::connect(&options).ok()?));
         }
         let (_, client) = self.leader.as_mut()?;
-        client.ask_leads().ok().map(|(leads, term)| PingReply { leads, term })
+        client.coordinator_leads().ok().map(|(leads, term)| PingReply { leads, term })
     }
 }
 

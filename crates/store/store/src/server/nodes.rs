@@ -12,7 +12,7 @@ use crate::coordinator::{Catalog, MetadataMemory};
 use crate::data_dir::{DataDir, Identity};
 use crate::master::Outbox;
 use crate::restart::LogTables;
-use sprat_net::bypass::{Share, shares};
+use sprat_net::bypass::{DeviceShare, shares};
 use sprat_net::{Locator, Nanos, Policy, Transport};
 use std::sync::mpsc::{Sender, channel};
 

@@ -7,9 +7,9 @@ use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use sprat_net::Scale;
 
-use super::causes::{Apart, Cause, Tally};
+use super::causes::{Exclusion, Cause, Tally};
 use super::cliffs::{Cliff, TAIL_FROM_MEDIANS};
-use super::look::{Cores, Looker};
+use super::look::{Cores, Observer};
 use crate::single::{Objects, Single};
 use sprat_measure::hist::{Latencies, nanos};
 

@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::net::{Net, delayed, gigabits};
 use super::probe::ping;
-use super::stream::{Congestion, Streams, Way, payload_share};
+use super::stream::{Congestion, Streams, Direction, payload_share};
 use crate::promises::{Findings, Settings};
 use sprat_measure::goals::Goal;
 use sprat_measure::table::Table;
