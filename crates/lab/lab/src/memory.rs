@@ -141,7 +141,7 @@ impl Memory {
     }
 
     /// Returns a cell and all that are linked to it.
-    pub(crate) fn give(&mut self, cell: Box<Cell>) {
+    pub(crate) fn release(&mut self, cell: Box<Cell>) {
         let mut next = Some(cell);
         while let Some(mut cell) = next {
             next = cell.next.take();

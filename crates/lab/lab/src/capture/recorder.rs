@@ -45,26 +45,26 @@ impl Recorder {
     /// There is no such interface, or the parts are shorter than the packet.
     pub fn record<'a>(
         &mut self,
-        seen: &CapturedPacket,
+        packet: &CapturedPacket,
         parts: impl IntoIterator<Item = &'a [u8]>,
     ) -> bool {
-        let counts = &self.shared.counts[seen.interface];
+        let counts = &self.shared.counts[packet.interface];
         counts.seen.fetch_add(1, Ordering::Relaxed);
-        let captured = usize::try_from(seen.length.min(self.shared.snap)).expect("32 bits fit");
-        if !self.make_room(block::packet_room(captured), seen.at) {
-            self.shared.counts[seen.interface].dropped.fetch_add(1, Ordering::Relaxed);
+        let captured = usize::try_from(packet.length.min(self.shared.snap)).expect("32 bits fit");
+        if !self.make_room(block::packet_room(captured), packet.at) {
+            self.shared.counts[packet.interface].dropped.fetch_add(1, Ordering::Relaxed);
             return false;
         }
         self.comment.clear();
-        if let Some((count, size)) = seen.segments {
+        if let Some((count, size)) = packet.segments {
             let _ = write!(
                 self.comment,
                 "super-packet: {count} segments of up to {size} bytes of payload"
             );
         }
-        let interface = u32::try_from(seen.interface).expect("interfaces are few");
+        let interface = u32::try_from(packet.interface).expect("interfaces are few");
         let to = self.filling.as_mut().expect("has room");
-        block::packet(to, interface, seen.at, (captured, seen.length), parts, &self.comment);
+        block::packet(to, interface, packet.at, (captured, packet.length), parts, &self.comment);
         true
     }
 

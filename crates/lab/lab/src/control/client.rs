@@ -42,7 +42,7 @@ impl Client {
     /// # Errors
     /// The box refuses, or is gone.
     pub fn report(&mut self) -> Result<Report, ControlError> {
-        self.ask(&Request::Report {})
+        self.request(&Request::Report {})
     }
 
     /// Returns how the box is built, and the settings of its lines.
@@ -50,7 +50,7 @@ impl Client {
     /// # Errors
     /// The box refuses, or is gone.
     pub fn settings(&mut self) -> Result<BoxState, ControlError> {
-        self.ask(&Request::Settings {})
+        self.request(&Request::Settings {})
     }
 
     /// Changes the settings that `line` names, of the line to `port` or with `None` of every line.
@@ -59,7 +59,7 @@ impl Client {
     /// # Errors
     /// The box refuses, or is gone.
     pub fn set(&mut self, port: Option<&str>, line: &LineWords) -> Result<SetReply, ControlError> {
-        self.ask(&Request::Set { port: port.map(str::to_owned), line: Box::new(line.clone()) })
+        self.request(&Request::Set { port: port.map(str::to_owned), line: Box::new(line.clone()) })
     }
 
     /// Returns the rules of the box's filter.
@@ -67,7 +67,7 @@ impl Client {
     /// # Errors
     /// The box refuses, or is gone.
     pub fn rules(&mut self) -> Result<RuleList, ControlError> {
-        self.ask(&Request::Rules {})
+        self.request(&Request::Rules {})
     }
 
     /// Adds a rule at index `at` (from 0), or at the end.
@@ -80,7 +80,7 @@ impl Client {
         rule: RuleWords,
         at: Option<usize>,
     ) -> Result<RuleList, ControlError> {
-        self.ask(&Request::AddRule { rule, at })
+        self.request(&Request::AddRule { rule, at })
     }
 
     /// Removes the rule at this index, from 0.
@@ -88,7 +88,7 @@ impl Client {
     /// # Errors
     /// The box refuses, or is gone.
     pub fn remove_rule(&mut self, number: usize) -> Result<RuleList, ControlError> {
-        self.ask(&Request::RemoveRule { number })
+        self.request(&Request::RemoveRule { number })
     }
 
     /// Replaces all rules. Rules that the box has already keep their counters.
@@ -96,7 +96,7 @@ impl Client {
     /// # Errors
     /// A rule is invalid; the box refuses, or is gone.
     pub fn replace_rules(&mut self, rules: Vec<RuleWords>) -> Result<RuleList, ControlError> {
-        self.ask(&Request::ReplaceRules { rules })
+        self.request(&Request::ReplaceRules { rules })
     }
 
     /// Stops the box and the process that runs it, and waits until it has ended.
@@ -104,7 +104,7 @@ impl Client {
     /// # Errors
     /// The box refuses, or does not end within half a minute.
     pub fn stop(mut self) -> Result<(), ControlError> {
-        self.ask::<serde_json::Value>(&Request::Stop {})?;
+        self.request::<serde_json::Value>(&Request::Stop {})?;
         match io::copy(&mut self.stream, &mut io::sink()) {
             Ok(_) => Ok(()),
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Ok(()),
@@ -116,7 +116,7 @@ impl Client {
     ///
     /// # Errors
     /// The box refuses, or is gone.
-    pub fn ask<T: DeserializeOwned>(&mut self, request: &Request) -> Result<T, ControlError> {
+    pub fn request<T: DeserializeOwned>(&mut self, request: &Request) -> Result<T, ControlError> {
         self.stream.get_mut().write_all(&request.line()).map_err(|error| self.lost(error))?;
         let mut line = Vec::new();
         let mut bounded = (&mut self.stream).take(MAX_ANSWER_BYTES as u64);

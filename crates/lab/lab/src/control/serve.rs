@@ -98,7 +98,7 @@ impl RequestHandler {
         }
         let changed =
             self.handle.change(port, |settings| Ok::<_, Refusal>(words.apply(settings)?))?;
-        let warnings = changed.short.iter().map(warning).collect();
+        let warnings = changed.shortages.iter().map(warning).collect();
         Ok(SetReply { lines: changed.lines.into_iter().map(port_state).collect(), warnings })
     }
 }

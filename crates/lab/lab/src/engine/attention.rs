@@ -56,7 +56,7 @@ impl MissedTime {
     }
 
     /// Notes that the worker reads its ports now, and returns how long it was unable to.
-    pub(super) fn missed(&mut self, now: Time) -> Duration {
+    pub(super) fn take_missed(&mut self, now: Time) -> Duration {
         let since = now.since(std::mem::replace(&mut self.looked, now));
         let (asleep, waited) = (std::mem::take(&mut self.asleep), std::mem::take(&mut self.waited));
         since.saturating_sub(asleep).max(waited)

@@ -51,7 +51,7 @@ pub struct Changed {
     /// The ports whose lines were changed, with the new settings.
     pub lines: Vec<(String, LineSettings)>,
     /// Workers whose packet memory no longer holds all that their lines can.
-    pub short: Vec<MemoryShortage>,
+    pub shortages: Vec<MemoryShortage>,
 }
 
 /// A worker with less packet memory than its lines can fill. Packets that find no memory are
@@ -144,10 +144,11 @@ impl EngineHandle {
         }
         let changed =
             ports.iter().map(|&at| (self.0.names[at].clone(), next[at].clone())).collect();
-        let short = ports.iter().map(|&at| self.0.places[at].0).collect::<BTreeSet<_>>();
-        let short = short.into_iter().filter_map(|worker| self.short(worker, &next)).collect();
+        let workers = ports.iter().map(|&at| self.0.places[at].0).collect::<BTreeSet<_>>();
+        let shortages =
+            workers.into_iter().filter_map(|worker| self.memory_shortage(worker, &next)).collect();
         *lines = next;
-        Ok(Changed { lines: changed, short })
+        Ok(Changed { lines: changed, shortages })
     }
 
     /// Returns the counters of the whole box. Waits for one loop iteration of each worker.
@@ -155,17 +156,20 @@ impl EngineHandle {
     /// # Errors
     /// The box has stopped.
     pub fn report(&self) -> Result<Report, EngineError> {
-        self.joined(Remote::report)
+        self.collect_reports(Remote::report)
     }
 
     /// Returns the last report, and ends the workers.
     pub(super) fn last_report(&self) -> Result<Report, EngineError> {
-        self.joined(Remote::last_report)
+        self.collect_reports(Remote::last_report)
     }
 
-    fn joined(&self, ask: impl Fn(&Remote) -> Option<WorkerReport>) -> Result<Report, EngineError> {
+    fn collect_reports(
+        &self,
+        request: impl Fn(&Remote) -> Option<WorkerReport>,
+    ) -> Result<Report, EngineError> {
         let reports: Option<Vec<_>> =
-            self.0.workers.iter().map(|worker| ask(&worker.remote)).collect();
+            self.0.workers.iter().map(|worker| request(&worker.remote)).collect();
         Ok(Report::join(
             self.0.started.elapsed(),
             reports.ok_or(EngineError::Stopped)?,
@@ -190,11 +194,11 @@ impl EngineHandle {
         at.ok_or_else(|| EngineError::NoSuchPort(port.to_owned(), self.0.names.join(", ")))
     }
 
-    fn short(&self, worker: usize, lines: &[LineSettings]) -> Option<MemoryShortage> {
-        let of_lane = || (0..lines.len()).filter(|&at| self.0.places[at].0 == worker);
-        let wanted = filled_by(of_lane().map(|at| &lines[at]));
+    fn memory_shortage(&self, worker: usize, lines: &[LineSettings]) -> Option<MemoryShortage> {
+        let of_worker = || (0..lines.len()).filter(|&at| self.0.places[at].0 == worker);
+        let wanted = filled_by(of_worker().map(|at| &lines[at]));
         let made = self.0.workers[worker].memory;
-        let to = || of_lane().map(|at| self.0.names[at].clone()).collect();
+        let to = || of_worker().map(|at| self.0.names[at].clone()).collect();
         (wanted > made).then(|| MemoryShortage { to: to(), wanted, made })
     }
 

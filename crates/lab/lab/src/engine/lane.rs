@@ -241,7 +241,7 @@ impl Worker {
     /// Reads a burst from each port; returns whether there was a packet.
     fn read(&mut self) -> Result<bool, EngineError> {
         let (mut any, started) = (false, self.started);
-        let missed = self.missed_time.missed(self.now());
+        let missed = self.missed_time.take_missed(self.now());
         if missed > self.late {
             self.inputs.iter_mut().for_each(|input| input.mark_missed(missed));
         }

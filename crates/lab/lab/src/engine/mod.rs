@@ -243,8 +243,8 @@ impl Engine {
         for (worker, thread) in self.threads.iter_mut().enumerate() {
             self.handle.stop(worker);
             let Some(thread) = thread.take() else { continue };
-            let worker = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            ended = ended.and(worker);
+            let result = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            ended = ended.and(result);
         }
         ended
     }

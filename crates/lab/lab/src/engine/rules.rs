@@ -35,20 +35,20 @@ impl EngineHandle {
         change(&mut next)?;
         let next =
             Rules::of(next).map_err(|beyond| EngineError::Rules(MAX_RULES + beyond.len()))?;
-        let mut gone: Vec<CountedRule> = Vec::new();
+        let mut removed: Vec<CountedRule> = Vec::new();
         for worker in self.workers() {
             let old = worker.remote.rules(next.clone()).ok_or(EngineError::Stopped)?;
             let old = old
                 .counters()
                 .filter(|(rule, _)| !next.list().any(|stays| Arc::ptr_eq(stays, rule)));
             for (rule, seen) in old {
-                match gone.iter_mut().find(|(known, _)| Arc::ptr_eq(known, rule)) {
+                match removed.iter_mut().find(|(known, _)| Arc::ptr_eq(known, rule)) {
                     Some((_, sum)) => sum.add(seen),
-                    None => gone.push((rule.clone(), seen)),
+                    None => removed.push((rule.clone(), seen)),
                 }
             }
         }
         *rules = next;
-        Ok(gone)
+        Ok(removed)
     }
 }

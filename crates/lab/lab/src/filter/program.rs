@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_run_is_refused() {
+    fn invalid_programs_are_refused() {
         assert_eq!(Program::verify(&[]), Err(Unverified::Length(0)));
         assert_eq!(
             Program::verify(&[RETURN; MAX_INSTRUCTIONS + 1]),

@@ -83,7 +83,7 @@ impl Packet {
         }
         cell.keep(left);
         if let Some(behind) = cell.next.take() {
-            memory.give(behind);
+            memory.release(behind);
         }
         let full = self.frame.segments.full;
         self.rewrite_headers(at, Segments { count: segments, full, last: full }, Part::Front);

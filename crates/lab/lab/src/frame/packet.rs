@@ -83,7 +83,7 @@ impl Packet {
                 })
             }
             Err(malformed) => {
-                memory.give(head);
+                memory.release(head);
                 Received::Malformed(malformed)
             }
         })
@@ -233,7 +233,7 @@ impl Packet {
 
     /// Returns its cells to `memory`.
     pub fn free(self, memory: &mut Memory) {
-        memory.give(self.head);
+        memory.release(self.head);
     }
 
     /// Copies the packet; `None` if memory is exhausted.
@@ -251,7 +251,7 @@ impl Packet {
         }
         let head: Box<Cell> = head?;
         if !complete {
-            memory.give(head);
+            memory.release(head);
             return None;
         }
         Some(Self { head, ..*self })

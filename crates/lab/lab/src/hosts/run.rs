@@ -101,11 +101,11 @@ impl Commands {
     ///
     /// # Errors
     /// A command cannot be started; those that were started are ended.
-    pub fn start(standing: &LabHosts, jobs: &[Job]) -> Result<Self, HostsError> {
+    pub fn start(hosts: &LabHosts, jobs: &[Job]) -> Result<Self, HostsError> {
         let (sender, events) = sync_channel(QUEUE_LINES);
         let mut commands = Self { running: Vec::new(), events, threads: Vec::new() };
         for job in jobs {
-            let plan = standing.plan();
+            let plan = hosts.plan();
             let name = &plan.hosts[job.host].name;
             let mut command = Command::new("sh");
             command
@@ -113,13 +113,13 @@ impl Commands {
                 .arg(&job.command)
                 .env("SPRAT_LAB", &plan.name)
                 .env("SPRAT_HOST", name);
-            command.envs(addresses(standing));
+            command.envs(addresses(hosts));
             command
                 .stdin(Stdio::null())
                 .stdout(Stdio::piped())
                 .stderr(Stdio::piped())
                 .process_group(0);
-            let started = within(standing.namespace(job.host).as_fd(), || command.spawn())
+            let started = within(hosts.namespace(job.host).as_fd(), || command.spawn())
                 .and_then(|started| started);
             let child = started.map_err(HostsError::refused(format!("host.{name}: start sh")))?;
             commands
@@ -277,9 +277,9 @@ fn status_of(child: &Child) -> Option<ExitStatus> {
 }
 
 /// Returns the first address of each host and family, by the name of its variable.
-fn addresses(standing: &LabHosts) -> Vec<(String, String)> {
+fn addresses(hosts: &LabHosts) -> Vec<(String, String)> {
     let mut variables = Vec::new();
-    for host in &standing.plan().hosts {
+    for host in &hosts.plan().hosts {
         let name = host.name.to_ascii_uppercase().replace('-', "_");
         let all = || {
             host.interfaces.iter().flat_map(|interface| &interface.addresses).map(|net| net.addr())

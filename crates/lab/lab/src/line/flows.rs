@@ -158,9 +158,9 @@ impl Flows {
             self.slots.len() - 1
         } else {
             let Some(slot) = self.idle(now) else { return OTHERS };
-            let gone = std::mem::replace(&mut self.slots[slot], Slot::new(flow));
-            self.index.remove(&gone.flow);
-            self.slots[0].counters.join(&gone.counters);
+            let evicted = std::mem::replace(&mut self.slots[slot], Slot::new(flow));
+            self.index.remove(&evicted.flow);
+            self.slots[0].counters.join(&evicted.counters);
             self.forgotten += 1;
             slot
         };
@@ -190,17 +190,17 @@ impl Flows {
     }
 
     /// Counts a packet that is on the line from now on.
-    pub(super) fn enters(&mut self, slot: u16) {
+    pub(super) fn add_packet(&mut self, slot: u16) {
         self.at_mut(slot).present += 1;
     }
 
     /// Counts a packet of the line that is dropped.
-    pub(super) fn gone(&mut self, slot: u16) {
+    pub(super) fn drop_packet(&mut self, slot: u16) {
         self.at_mut(slot).present -= 1;
     }
 
     /// Counts a packet that has left the line.
-    pub(super) fn leaves(&mut self, packet: &Packet) {
+    pub(super) fn packet_left(&mut self, packet: &Packet) {
         let slot = self.at_mut(packet.slot);
         slot.present -= 1;
         slot.counters.left.add(traffic(packet));

@@ -144,7 +144,7 @@ impl Line {
         self.serve(now);
         let packet = self.transit.pop(now)?;
         self.counters.left.add(traffic(&packet));
-        self.flows.leaves(&packet);
+        self.flows.packet_left(&packet);
         Some(packet)
     }
 
@@ -288,7 +288,7 @@ impl Line {
     fn admit_piece(&mut self, slot: u16, mut packet: Packet, now: Time, memory: &mut Memory) {
         packet.slot = slot;
         if !self.settings.limited() && self.queue.segments() == 0 {
-            self.flows.enters(slot);
+            self.flows.add_packet(slot);
             let arrived = packet.arrived;
             return depart(
                 packet,
@@ -313,7 +313,7 @@ impl Line {
         // After a change to a smaller buffer the queue may hold more than the buffer; those packets
         // stay.
         let limit = self.settings.buffer.max(self.occupancy(now));
-        self.flows.enters(slot);
+        self.flows.add_packet(slot);
         self.queue.push(slot, packet, &mut self.flows, &self.settings, now);
         if self.settings.queue == Discipline::Harmonize {
             self.make_room(slot, limit, now, memory);
@@ -339,7 +339,7 @@ impl Line {
                 return;
             };
             if shed.packet {
-                self.flows.gone(shed.slot);
+                self.flows.drop_packet(shed.slot);
             }
             self.count_drops(shed.slot, shed.segments, |drops| match exhausted {
                 true => &mut drops.memory,

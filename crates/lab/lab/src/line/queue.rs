@@ -307,7 +307,7 @@ impl Queue {
         for (turn, slot) in self.turns.iter().enumerate() {
             let start = start_of(slot);
             if start <= clock.free_at() {
-                return Some((turn, start)); // none before it can begin as early, and none earlier
+                return Some((turn, start)); // flows before it begin later, and none earlier
             }
             if best.is_none_or(|(_, earliest)| start < earliest) {
                 best = Some((turn, start));

@@ -203,6 +203,6 @@ pub(super) fn lost_behind(device: &RawDevice) -> u64 {
 }
 
 /// Makes the error for a device that is gone.
-pub(super) fn gone(port: &str, error: io::Error) -> PortError {
+pub(super) fn device_error(port: &str, error: io::Error) -> PortError {
     PortError::Device { port: port.to_owned(), error }
 }

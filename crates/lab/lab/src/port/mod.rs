@@ -180,7 +180,7 @@ impl Port {
     pub fn poll(&self) -> Result<(), PortError> {
         match &self.kind {
             Kind::Device(device) => {
-                lock(device).poll().map_err(|error| device::gone(&self.name, error))
+                lock(device).poll().map_err(|error| device::device_error(&self.name, error))
             }
             _ => Ok(()),
         }

@@ -60,7 +60,7 @@ impl Host {
         let task = move || {
             // A child thread is in the namespace of its parent.
             std::thread::spawn(move || {
-                let _ = sender.send(catch_unwind(AssertUnwindSafe(inside))); // nobody may wait
+                let _ = sender.send(catch_unwind(AssertUnwindSafe(inside))); // the receiver may be gone
             });
         };
         self.tasks.as_ref().expect("alive").send(Box::new(task)).expect("it takes tasks");
