@@ -162,8 +162,7 @@ proptest! {
                 number
             );
         }
-        prop_assert!(servers.iter().all(|server| {
-            server.tablets.iter().all(|load| load.tablet.range.first <= load.tablet.range.last)
-        }));
+        let mut tablets = servers.iter().flat_map(|server| &server.tablets);
+        prop_assert!(tablets.all(|load| load.tablet.range.first <= load.tablet.range.last));
     }
 }

@@ -4,10 +4,10 @@
 //!
 //! A *register* (etcd) names the leader. The coordinator that wrote it last leads; the revision of
 //! that write is its *term*. A candidate writes the register on condition that no other coordinator
-//! has written it since the candidate read it. The leader reads it every [`HEARTBEAT`]; a read that still finds
-//! its own term lets it grant leases until [`LEADER_LEASE`] after it sent the read, by its own
-//! clock. Followers ping the leader every [`PING`], and one of them takes over when the leader has
-//! been silent for [`SILENCE`].
+//! has written it since the candidate read it. The leader reads it every [`HEARTBEAT`]; a read that
+//! still finds its own term lets it grant leases until [`LEADER_LEASE`] after it sent the read, by
+//! its own clock. Followers ping the leader every [`PING`], and one of them takes over when the
+//! leader has been silent for [`SILENCE`].
 
 use super::members::{DRIFT, LEASE};
 use sprat_net::Nanos;

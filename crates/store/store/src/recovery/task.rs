@@ -110,7 +110,7 @@ enum Stage {
 /// [`call`](Self::call), which begins calls to backups, [`completed`](Self::completed) for each
 /// reply, and [`work`](Self::work), which replays about a millisecond's worth of entries into the
 /// server's own log. It ends when [`outcome`](Self::outcome) says so: on success, everything is
-/// durable. Up to [`READ_AHEAD`] segments are in memory at a time.
+/// durable. Up to four segments are in memory at a time.
 ///
 /// A recovery that has failed may have left objects in the log: [`has_written`](Self::has_written).
 /// The caller must drop those, and the completions that [`take_completed`](Self::take_completed)
