@@ -220,22 +220,22 @@ impl<B: Copy> Server<B> {
             io.counters.malformed_meaning += 1;
             return;
         };
-        let (theirs, nonce) = (connect.session.get(), connect.nonce.get());
-        let opening = (from, theirs, nonce);
+        let (client_index, nonce) = (connect.session.get(), connect.nonce.get());
+        let opening = (from, client_index, nonce);
         if let Some(&index) = self.openings.get(&opening) {
             return self.accept(io, index, padding.len());
         }
         let mtu = io.mtu(from.address, self.mtu).min(connect.mtu.get());
         let asked = usize::from(connect.slots.get());
         if connect.version.get() != PROTOCOL_VERSION {
-            return io.refuse(from, theirs, nonce, Refusal::Version);
+            return io.refuse(from, client_index, nonce, Refusal::Version);
         }
         if asked < MIN_SLOTS || (mtu as usize) < MIN_MTU {
             io.counters.malformed_meaning += 1;
             return;
         }
         if self.draining {
-            return io.refuse(from, theirs, nonce, Refusal::Draining);
+            return io.refuse(from, client_index, nonce, Refusal::Draining);
         }
         if self.sessions.len() == self.sessions.limit() {
             match self.choose_victim(io.now, from.address.ip()) {
@@ -247,14 +247,14 @@ impl<B: Copy> Server<B> {
                         false => self.end(io.counters, handler, index),
                     }
                 }
-                None => return io.refuse(from, theirs, nonce, Refusal::Full),
+                None => return io.refuse(from, client_index, nonce, Refusal::Full),
             }
         }
         let granted = asked.min(self.slots).min(MAX_SLOTS);
         let session = Session {
             link: Link {
                 peer: from,
-                session: theirs,
+                session: client_index,
                 token: io.random.draw_u32(),
                 mtu,
                 side: FROM_SERVER,
@@ -294,13 +294,13 @@ impl<B: Copy> Server<B> {
             let (&largest, &count) =
                 counts.iter().max_by_key(|&(&other, &count)| (count, other))?;
             let is_others = count > own;
-            let theirs = |session: &Session<B>| session.link.peer.address.ip() == largest;
-            let rests = |session: &Session<B>| {
-                theirs(session)
+            let of_largest = |session: &Session<B>| session.link.peer.address.ip() == largest;
+            let idle = |session: &Session<B>| {
+                of_largest(session)
                     && session.is_idle()
                     && (is_others || session.last_heard + IDLE_BEFORE_EVICTION <= now)
             };
-            longest_silent(&rests).or_else(|| longest_silent(&theirs).filter(|_| is_others))
+            longest_silent(&idle).or_else(|| longest_silent(&of_largest).filter(|_| is_others))
         })
     }
 

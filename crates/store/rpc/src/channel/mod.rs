@@ -164,10 +164,10 @@ struct Open {
 struct Channel {
     peer: SocketAddr,
     /// The channel's number at the peer.
-    theirs: u32,
+    peer_index: u32,
     nonce: u32,
     /// Whether this end began it.
-    ours: bool,
+    begun_here: bool,
     requester: Requester,
     last_heard: Nanos,
     /// When the first of both certificates expires, and the channel with it.
@@ -246,8 +246,10 @@ impl Channels {
     #[inline]
     pub(crate) fn seal(&mut self, index: u32, address: SocketAddr, frame: &mut Vec<u8>) -> bool {
         match self.all.get_mut(index) {
-            Some(Channel { peer, theirs, stage: Stage::Open(open), .. }) if *peer == address => {
-                open.sealing.seal(*theirs, frame)
+            Some(Channel { peer, peer_index, stage: Stage::Open(open), .. })
+                if *peer == address =>
+            {
+                open.sealing.seal(*peer_index, frame)
             }
             _ => false,
         }
@@ -324,12 +326,12 @@ impl Channels {
     fn remove(&mut self, index: u32) {
         let Some(channel) = self.all.remove(index) else { return };
         self.waiting.retain(|&other| other != index);
-        if channel.ours {
+        if channel.begun_here {
             if self.to.get(&channel.peer) == Some(&index) {
                 self.to.remove(&channel.peer);
             }
         } else {
-            self.from.remove(&(channel.peer, channel.theirs, channel.nonce));
+            self.from.remove(&(channel.peer, channel.peer_index, channel.nonce));
         }
         match channel.stage {
             Stage::Calling(Calling { old: Some(old), .. }) => {
@@ -362,7 +364,7 @@ impl Channels {
                 now >= channel.until
                     || (silent
                         && !matches!(channel.stage, Stage::Calling(_))
-                        && !(channel.ours && used(index)))
+                        && !(channel.begun_here && used(index)))
             };
             let ended: Vec<u32> = self.all.iter().filter(old).map(|(index, _)| index).collect();
             for &index in &ended {

@@ -69,7 +69,7 @@ impl Noise {
     }
 
     /// The peer's public key, once it has proven to have the secret half.
-    pub(super) fn theirs(&self) -> &[u8] {
+    pub(super) fn peer_key(&self) -> &[u8] {
         self.0.get_remote_static().unwrap_or(&[])
     }
 

@@ -90,7 +90,9 @@ impl Channels {
     ) {
         let Some(channel) = self.all.get(index) else { return };
         let silent = now.since(channel.last_heard) >= SUSPECT_AFTER;
-        let (Stage::Open(open), true) = (&channel.stage, channel.ours && silent) else { return };
+        let (Stage::Open(open), true) = (&channel.stage, channel.begun_here && silent) else {
+            return;
+        };
         if open.probe.is_some() || open.unconfirmed.is_some() {
             return;
         }
@@ -111,10 +113,10 @@ impl Channels {
         let index = self.all.vacant()?;
         let nonce = random.draw_u32();
         let mut hello_payload = HelloPayload { old: NO_CHANNEL.into(), name: [0; 8] };
-        if let Some(Channel { theirs, stage: Stage::Open(open), .. }) =
+        if let Some(Channel { peer_index, stage: Stage::Open(open), .. }) =
             old.and_then(|old| self.all.get(old))
         {
-            hello_payload = HelloPayload { old: (*theirs).into(), name: open.name };
+            hello_payload = HelloPayload { old: (*peer_index).into(), name: open.name };
         }
         let mut padded = [0; HELLO_PAYLOAD_BYTES];
         padded[..size_of::<HelloPayload>()].copy_from_slice(hello_payload.as_bytes());
@@ -133,16 +135,16 @@ impl Channels {
     fn add(
         &mut self,
         now: Nanos,
-        (peer, theirs, nonce): (SocketAddr, u32, u32),
-        ours: bool,
+        (peer, peer_index, nonce): (SocketAddr, u32, u32),
+        begun_here: bool,
         stage: Stage,
     ) -> Option<u32> {
         let requester = Requester { role: Some(Role::Client), number: NO_CHANNEL };
         let channel = Channel {
             peer,
-            theirs,
+            peer_index,
             nonce,
-            ours,
+            begun_here,
             requester,
             last_heard: now,
             until: Nanos::NEVER,
@@ -190,8 +192,8 @@ impl Channels {
             counters.malformed_meaning += 1;
             return None;
         }
-        let (theirs, nonce) = (shake.from.get(), shake.nonce.get());
-        if let Some(&index) = self.from.get(&(from, theirs, nonce)) {
+        let (peer_index, nonce) = (shake.from.get(), shake.nonce.get());
+        if let Some(&index) = self.from.get(&(from, peer_index, nonce)) {
             // A repetition. Send the Answer again, unless the channel is open already.
             if let Some(Channel { stage: Stage::Answered(_, answer), .. }) = self.all.get(index) {
                 tx.send(from, &[IoSlice::new(answer)]);
@@ -206,7 +208,8 @@ impl Channels {
         };
         let (hello_payload, _) = HelloPayload::ref_from_prefix(payload).ok()?;
         let old = hello_payload.old.get();
-        if let Some(Channel { peer, ours: false, stage: Stage::Open(open), .. }) = self.all.get(old)
+        if let Some(Channel { peer, begun_here: false, stage: Stage::Open(open), .. }) =
+            self.all.get(old)
             && *peer == from
             && open.name == hello_payload.name
         {
@@ -226,7 +229,7 @@ impl Channels {
             self.evict_oldest(now);
         }
         let index = self.all.vacant()?;
-        let mut answer = header(ANSWER, theirs, index, nonce);
+        let mut answer = header(ANSWER, peer_index, index, nonce);
         let reply = AnswerPayload { channel: index.into() };
         noise.write(
             &[reply.as_bytes(), self.credentials.identity.certificate_bytes()].concat(),
@@ -237,8 +240,8 @@ impl Channels {
         }
         tx.send(from, &[IoSlice::new(&answer)]);
         counters.handshakes += 1;
-        self.add(now, (from, theirs, nonce), false, Stage::Answered(noise, answer));
-        self.from.insert((from, theirs, nonce), index);
+        self.add(now, (from, peer_index, nonce), false, Stage::Answered(noise, answer));
+        self.from.insert((from, peer_index, nonce), index);
         self.half_open.push_back((index, nonce));
         Some(HandshakeEvent::None)
     }
@@ -255,7 +258,7 @@ impl Channels {
     /// Makes room for another channel when the table is full: of the channels that peers began, the
     /// one silent for longest ends at the next sweep.
     fn evict_oldest(&mut self, now: Nanos) {
-        let begun_elsewhere = self.all.iter().filter(|(_, channel)| !channel.ours);
+        let begun_elsewhere = self.all.iter().filter(|(_, channel)| !channel.begun_here);
         let oldest =
             begun_elsewhere.min_by_key(|(_, channel)| channel.last_heard).map(|(index, _)| index);
         if let Some(channel) = oldest.and_then(|index| self.all.get_mut(index)) {
@@ -286,10 +289,10 @@ impl Channels {
             return None;
         };
         let (reply, presented) = AnswerPayload::ref_from_prefix(payload).ok()?;
-        let theirs = reply.channel.get();
+        let peer_index = reply.channel.get();
         let verified = self.credentials.identity.verify_peer(
             presented,
-            noise.theirs(),
+            noise.peer_key(),
             self.credentials.unix_at(now),
         );
         let Some(certificate) =
@@ -299,13 +302,13 @@ impl Channels {
             self.remove(index);
             return None;
         };
-        let mut proof = header(PROOF, theirs, index, nonce);
+        let mut proof = header(PROOF, peer_index, index, nonce);
         noise.write(self.credentials.identity.certificate_bytes(), &mut proof);
         tx.send(from, &[IoSlice::new(&proof)]);
         let (keys, name) = noise.split();
         let until = self.expiry_of(&certificate);
         let channel = self.all.get_mut(index)?;
-        channel.theirs = theirs;
+        channel.peer_index = peer_index;
         (channel.last_heard, channel.until) = (now, until);
         let unconfirmed = Some(Retransmission::new(now, proof));
         channel.stage =
@@ -332,9 +335,10 @@ impl Channels {
         tx: &mut T,
         counters: &mut Counters,
     ) -> Option<HandshakeEvent> {
-        let (index, theirs, nonce) = (shake.to.get(), shake.from.get(), shake.nonce.get());
+        let (index, peer_index, nonce) = (shake.to.get(), shake.from.get(), shake.nonce.get());
         let channel = self.all.get_mut(index).filter(|channel| {
-            !channel.ours && (channel.peer, channel.theirs, channel.nonce) == (from, theirs, nonce)
+            !channel.begun_here
+                && (channel.peer, channel.peer_index, channel.nonce) == (from, peer_index, nonce)
         })?;
         let end = *message.last_chunk::<PROOF_END>()?;
         let noise = match &mut channel.stage {
@@ -352,7 +356,7 @@ impl Channels {
         };
         let verified = self.credentials.identity.verify_peer(
             presented,
-            noise.theirs(),
+            noise.peer_key(),
             self.credentials.unix_at(now),
         );
         let Ok(certificate) = verified else {
@@ -373,8 +377,8 @@ impl Channels {
     }
 
     /// When the first of both ends' certificates expires.
-    fn expiry_of(&self, theirs: &Certificate) -> Nanos {
-        let first = theirs.until.min(self.credentials.identity.certificate().until);
+    fn expiry_of(&self, peer: &Certificate) -> Nanos {
+        let first = peer.until.min(self.credentials.identity.certificate().until);
         self.credentials.to_nanos(first)
     }
 

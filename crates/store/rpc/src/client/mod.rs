@@ -375,24 +375,24 @@ impl Client {
         T: Transmit + ?Sized,
     {
         let header = packet.header;
-        let (theirs, token) = (header.session.get(), header.token.get());
+        let (refused, token) = (header.session.get(), header.token.get());
         let Ok(why) = Refusal::try_from(header.offset.get()) else {
             io.counters.malformed_meaning += 1;
             return;
         };
         if why == Refusal::UnknownSession {
-            // The refusal carries the server's index, not ours. It is rare enough to search.
+            // The refusal carries the session's index at the server. It is rare enough to search.
             let lost = self.sessions.iter().find(|(_, session)| {
                 let link = &session.link;
                 matches!(session.state, State::Open | State::Verifying)
-                    && (link.token, link.session, link.peer) == (token, theirs, from)
+                    && (link.token, link.session, link.peer) == (token, refused, from)
             });
             if let Some((index, _)) = lost {
                 self.lost(io, handler, index);
             }
             return;
         }
-        let session = self.sessions.get_mut(theirs).filter(|session| {
+        let session = self.sessions.get_mut(refused).filter(|session| {
             session.state == State::Connecting
                 && session.offered(token).is_some()
                 && session.link.peer == from
@@ -401,9 +401,9 @@ impl Client {
         session.state = State::Idle;
         let live = session.live;
         for number in bits(live) {
-            self.end(io, handler, theirs, number, Err(CallFailure::Refused(why)));
+            self.end(io, handler, refused, number, Err(CallFailure::Refused(why)));
         }
-        self.finish_closing(io, theirs);
+        self.finish_closing(io, refused);
     }
 
     /// Handles the loss of a session at the server: fails the calls that were sent, and opens a new
