@@ -103,7 +103,7 @@ impl fmt::Display for Kernel {
         for (result, (place, index)) in program.results().iter().zip(&places.results) {
             let known = REDUCTIONS.iter().find(|(_, reduction)| *reduction == result.reduction);
             let (reduction, of) =
-                (known.expect("all are there").0, type_name(program.of(result.contribution)));
+                (known.expect("all are there").0, type_name(program.type_of(result.contribution)));
             write!(f, "result {} {reduction} {of} {}", result.name, At("$lm", Some(*place)))?;
             index.map_or(Ok(()), |index| write!(f, " {}", At("$lm", Some(index))))?;
             writeln!(f)?;

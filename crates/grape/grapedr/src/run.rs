@@ -243,7 +243,7 @@ impl<'a> Runner<'a> {
         let each = program.results().iter().zip(&self.found);
         each.map(|(result, found)| {
             let values = found.iter().map(|&(value, _)| value);
-            match (result.reduction, program.of(result.contribution)) {
+            match (result.reduction, program.type_of(result.contribution)) {
                 (Reduction::And | Reduction::Or, _) => {
                     Output::Bool(values.map(|word| word != Word::ZERO).collect())
                 }

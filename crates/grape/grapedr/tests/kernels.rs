@@ -1,7 +1,8 @@
 //! Kernels on the simulated machine against the reference.
 
 use sprat_formula::{
-    Arithmetic, Column, Inputs, Judgement, Output, Precision, Program, READY, ready, reference,
+    Arithmetic, Column, Inputs, Output, Precision, Program, READY, ReferenceOutput, ready,
+    reference,
 };
 use sprat_grapedr::{CompileError, Published, Run, Shape, Watch, compile, published, rate, run};
 
@@ -36,7 +37,7 @@ fn program(name: &str, precision: Precision) -> Program {
     sprat_formula::Kernel::parse(ready(name).unwrap().text, precision).unwrap().program
 }
 
-fn both(program: &Program, ni: usize, nj: usize, shape: Shape) -> (Run, Judgement) {
+fn both(program: &Program, ni: usize, nj: usize, shape: Shape) -> (Run, ReferenceOutput) {
     let mut numbers = Numbers(1);
     let (i, j) = (numbers.columns(program.i(), ni), numbers.columns(program.j(), nj));
     let (i, j) = (columns(&i), columns(&j));
@@ -53,7 +54,7 @@ fn columns(all: &[Vec<f64>]) -> Vec<Column<'_>> {
 
 /// The greatest error of sums relative to what was added up, of a vector's parts to the greatest of
 /// them, of other numbers relative to themselves.
-fn error(program: &Program, run: &Run, judgement: &Judgement) -> f64 {
+fn error(program: &Program, run: &Run, judgement: &ReferenceOutput) -> f64 {
     let mut most: f64 = 0.0;
     let vector =
         |at: usize| program.results()[at].name.trim_end_matches(['x', 'y', 'z']).to_owned();

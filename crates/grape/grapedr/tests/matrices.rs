@@ -32,7 +32,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn products_are_right(m in 0usize..300, n in 0usize..6, k in 0usize..150, chips in 1usize..5) {
+    fn products_match_loops(m in 0usize..300, n in 0usize..6, k in 0usize..150, chips in 1usize..5) {
         let error = check(Sides { m, n, k }, chips);
         prop_assert!(error <= 1e-14, "{error:e}");
     }
@@ -57,7 +57,7 @@ fn a_full_machine_nears_its_peak() {
 }
 
 #[test]
-fn decompositions_give_the_matrix_back() {
+fn factors_multiply_to_the_matrix() {
     for n in [0, 1, 7, 64, 150] {
         let matrix = numbers(n * n, 5);
         let found = lu(Shape::DESIGN, n, &matrix).unwrap();

@@ -102,7 +102,7 @@ impl Lower<'_> {
     }
 
     fn node(&mut self, value: Value, node: Node, copy: usize) -> Var {
-        let of = self.program.of(value);
+        let of = self.program.type_of(value);
         let kind = self.kind(value);
         let operands: Vec<Var> =
             node.operands().map(|operand| self.operand(operand, copy)).collect();
@@ -152,7 +152,7 @@ impl Lower<'_> {
                 self.inst(op, kind, &operands)
             }
             Node::Compare(what, ..) => {
-                self.compare(what, carrier(self.program.of(first), self.shape.wide), &operands)
+                self.compare(what, carrier(self.program.type_of(first), self.shape.wide), &operands)
             }
             Node::Select(..) if of == sprat_formula::Type::Bool => self.choose(kind, &operands),
             Node::Select(..) => self.blend(kind, operands[0], operands[1], operands[2]),
@@ -243,12 +243,12 @@ impl Lower<'_> {
             Scope::Run => match self.program.node(value) {
                 Node::Number(bits) => self.number(self.kind(value), f64::from_bits(bits)),
                 _ => {
-                    let kind = carrier(self.program.of(value), self.shape.wide);
+                    let kind = carrier(self.program.type_of(value), self.shape.wide);
                     self.pool(Pooled::Run(kind, value))
                 }
             },
         };
-        let var = if self.program.of(value) == sprat_formula::Type::Bool {
+        let var = if self.program.type_of(value) == sprat_formula::Type::Bool {
             self.mask_of(var)
         } else {
             var
@@ -266,7 +266,7 @@ impl Lower<'_> {
 
     /// Of which kind a value's vectors are.
     fn kind(&self, value: Value) -> Kind {
-        let of = self.program.of(value);
+        let of = self.program.type_of(value);
         if of == sprat_formula::Type::Bool {
             self.mask_kind()
         } else {

@@ -68,7 +68,7 @@ impl Shape {
         let mut place = [None; 2];
         for result in program.results() {
             if matches!(result.reduction, Reduction::ArgMin | Reduction::ArgMax) {
-                let of = carrier(program.of(result.contribution), wide);
+                let of = carrier(program.type_of(result.contribution), wide);
                 place[usize::from(of == Kind::F64)] = Some(0);
             }
         }
@@ -81,7 +81,7 @@ impl Shape {
         let row = if wide { row.next_multiple_of(8) } else { row };
         let mut gathered: Vec<Gathered> = Vec::new();
         for result in program.results() {
-            let kind = carrier(program.of(result.contribution), wide);
+            let kind = carrier(program.type_of(result.contribution), wide);
             let arg = matches!(result.reduction, Reduction::ArgMin | Reduction::ArgMax);
             gathered.push(Gathered { kind, at: 0, places: arg.then_some(0) });
         }

@@ -25,7 +25,7 @@ impl Total {
             let places = if gathered.places.is_some() { vec![-1; particles] } else { Vec::new() };
             Self {
                 reduction: result.reduction,
-                of: program.of(result.contribution),
+                of: program.type_of(result.contribution),
                 gathered,
                 values: vec![start(result.reduction); particles],
                 places,

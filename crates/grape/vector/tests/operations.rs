@@ -53,7 +53,7 @@ fn pairs(of: Type, make: impl Fn(&mut Builder, Value, Value) -> Value) -> Progra
     let mut b = Builder::new(vec![field("a", of)], vec![field("b", of)], Vec::new());
     let (i, j) = (b.value(Node::I(0)), b.value(Node::J(0)));
     let value = make(&mut b, i, j);
-    if b.of(value) == Type::Bool {
+    if b.type_of(value) == Type::Bool {
         b.result("any", Reduction::Or, value);
         b.result("all", Reduction::And, value);
     } else {

@@ -1,10 +1,10 @@
 //! A bridge with a server for Redis clients, on threads of its own.
 
+use crate::bridged::BridgedTable;
 use crate::error::Error;
 use crate::figures::BridgeStats;
 use crate::options::Options;
 use crate::serve::serve;
-use crate::table::BridgedTable;
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::net::TcpListener;

@@ -36,7 +36,7 @@ pub enum Answer {
 /// An operation that failed.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Failure {
-    /// FailureKind of the failure; failures are counted by kind.
+    /// Kind of the failure; failures are counted by kind.
     pub kind: &'static str,
     /// The message.
     pub text: String,

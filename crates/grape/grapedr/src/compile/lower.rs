@@ -145,7 +145,7 @@ impl<'a> Lowering<'a> {
             if missing.is_empty() {
                 open.pop();
                 if self.operands[next.index()].is_none() {
-                    let operand = self.lower(node, self.program.of(next));
+                    let operand = self.lower(node, self.program.type_of(next));
                     self.operands[next.index()] = Some(operand);
                 }
             }
@@ -175,7 +175,7 @@ impl<'a> Lowering<'a> {
             Node::Unary(Unary::Convert, a) => {
                 let sum =
                     matches!(self.program.node(a), Node::Binary(Binary::Add | Binary::Sub, ..));
-                sum && alone(a) && self.program.of(a) == Type::F64
+                sum && alone(a) && self.program.type_of(a) == Type::F64
             }
             Node::Select(condition, _, other) => {
                 let compared = matches!(self.program.node(condition), Node::Compare(..));
