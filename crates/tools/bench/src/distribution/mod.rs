@@ -162,7 +162,7 @@ pub fn measure(
     progress("the jitter meter again");
     let after = meter(places, METERED)?;
     let jitter: Vec<Jitter> =
-        before.into_iter().zip(&after).map(|(before, after)| before.and(after)).collect();
+        before.into_iter().zip(&after).map(|(before, after)| before.merged_with(after)).collect();
     let paths = paths.into_iter().map(|path| path.finish(&jitter)).collect::<Result<_>>()?;
     let op = if settings.write { "write" } else { "read" }.to_owned();
     Ok(Distributions {
