@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sprat_net::ether::{Checksums, FrameEvent, EtherHost, LinkSettings, HostSettings};
+use sprat_net::ether::{Checksums, EtherHost, FrameEvent, HostSettings, LinkSettings};
 use sprat_net::{Counters, Mac, Nanos};
 
 fuzz_target!(|data: &[u8]| {
@@ -10,7 +10,8 @@ fuzz_target!(|data: &[u8]| {
     let address = if family & 1 == 0 { "10.0.0.1:7" } else { "[fd00::1]:7" }.parse().expect("an address");
     let vlan = (vlan & 1 != 0).then_some(7);
     let links = [1, 2].map(|last| LinkSettings { mac: Mac([2, 0, 0, 0, 0, last]), checksums: Checksums::Spared });
-    let mut host = EtherHost::new(HostSettings { address, prefix: 8, gateway: None, vlan, mtu: 1500 }, &links);
+    let settings = HostSettings { address, prefix: 8, gateway: None, vlan, mtu: 1500 };
+    let mut host = EtherHost::new(settings, &links);
     let mut counters = Counters::default();
     while let Some((&[len, link], behind)) = rest.split_first_chunk() {
         let (frame, behind) = behind.split_at(usize::from(len).min(behind.len()));
