@@ -294,7 +294,7 @@ impl Replicator {
             let replica = ReplicaId { master: self.master, segment };
             let offset = u32::try_from(bytes.offset).expect("within a segment");
             // The replica replaces another, and still lacks bytes that were reported durable.
-            let anew = up_to < open.reported.durable;
+            let replacement = up_to < open.reported.durable;
             let request =
                 BackupRequest::Write { replica, offset, sealed, replacement, edition: 0, bytes: &[] };
             if let Some(call) = begin(caller, session, request, bytes.slices(), now) {
