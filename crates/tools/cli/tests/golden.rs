@@ -1,7 +1,8 @@
-//! What the command line says, word for word: help, mistakes, flows on a live server.
+//! Compares the output of the command line with golden files: help, mistakes, and sessions on a
+//! live server.
 //!
-//! The texts are in `tests/golden/`; `UPDATE_GOLDEN=1 cargo test -p sprat-cli --test cli golden::`
-//! writes them again.
+//! The files are in `tests/golden/`; `UPDATE_GOLDEN=1 cargo test -p sprat-cli --test cli golden::`
+//! rewrites them.
 
 use crate::support;
 use std::fmt::Write as _;
@@ -10,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use support::{Ran, ServerProcess, UDP, run, run_with, skip, sprat};
 
-/// Compares a text with the one on file, or writes that.
+/// Compares a text with its golden file, or rewrites the file.
 #[track_caller]
 fn golden(name: &str, text: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
@@ -36,7 +37,7 @@ fn golden(name: &str, text: &str) {
     }
 }
 
-/// Every command, as its words.
+/// All commands.
 const COMMANDS: &[&[&str]] = &[
     &[],
     &["server"],
@@ -139,7 +140,7 @@ fn help_is_as_written() {
     assert_eq!(run(&[]).code, Some(2), "without a command there is help, and a failure");
 }
 
-/// A transcript of commands and what they say.
+/// A transcript of commands and their output.
 struct Transcript {
     text: String,
     at: Vec<(String, &'static str)>,
@@ -150,7 +151,7 @@ impl Transcript {
         Self { text: String::new(), at }
     }
 
-    /// Replaces what differs from run to run.
+    /// Replaces the parts that differ from run to run.
     fn stable(&self, text: &str) -> String {
         self.at.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from.as_str(), to))
     }
@@ -182,7 +183,7 @@ impl Transcript {
         if let Some((coordinator, _)) = self.at.iter().find(|(_, name)| *name == "COORDINATOR") {
             given.extend(["-C", coordinator]);
         }
-        // The double dash ends the flags: what is ours comes before it.
+        // The flags that the test adds must precede the double dash, which ends the flags.
         if let Some(dashes) = given.iter().position(|word| *word == "--")
             && given.len() >= 2
         {
@@ -278,7 +279,7 @@ fn mistakes_are_explained() {
 }
 
 #[test]
-fn kernels_and_their_machine_are_told() {
+fn kernels_and_their_machine_are_described() {
     let mut transcript = Transcript::new(Vec::new());
     for line in [
         "grape kernels",
@@ -296,7 +297,7 @@ fn kernels_and_their_machine_are_told() {
 }
 
 #[test]
-fn power_and_what_it_costs_is_told() {
+fn power_and_its_cost_are_described() {
     let mut transcript = Transcript::new(Vec::new());
     for line in [
         "rack cost",
@@ -320,7 +321,7 @@ fn power_and_what_it_costs_is_told() {
 }
 
 #[test]
-fn racks_are_told() {
+fn racks_are_described() {
     let mut transcript = Transcript::new(Vec::new());
     for line in [
         "rack examples",
@@ -471,7 +472,7 @@ fn objects_come_and_go() {
     assert!(server.stop().success());
 }
 
-/// Every path in a JSON value with the type that is there.
+/// Lists every path in a JSON value with the type of its value.
 fn shape_of(value: &serde_json::Value, path: &str, shape: &mut String) {
     let kind = match value {
         serde_json::Value::Object(fields) => {
@@ -529,7 +530,7 @@ fn scans_go_on_where_they_stopped() {
     assert!(server.stop().success());
 }
 
-/// Files below a directory: relative path and bytes, sorted.
+/// Returns the files below a directory, sorted: relative path and bytes.
 fn tree(root: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut files: Vec<_> = walkdir::WalkDir::new(root)
         .into_iter()
@@ -632,8 +633,8 @@ fn rows_come_back_byte_for_byte() {
     let piped = export("events", "-", &["--rows", "--format", "jsonl"]);
     assert_eq!(sorted_lines(&piped), sorted_lines(lines.as_bytes()));
 
-    // Pairs of any bytes, there and back and there again: in a table's own order, so the files are
-    // equal.
+    // Pairs of any bytes, exported, imported and exported again: both files have the order of the
+    // table, and are equal.
     run(&["table", "create", "any", "-C", &server.coordinator]).ok();
     for (key, value) in [
         ("plain", &b"text"[..]),

@@ -37,7 +37,7 @@ fn serve(folder: &Path, device: &str, coordinator: &str) -> ServerProcess {
     let flags = ["-L", &listen, "-C", coordinator, "--with-coordinator", "--metrics", METRICS];
     let small = ["--memory", "256M", "--disk", "1G"];
     ServerProcess::start(&folder.join("data"), &[&flags[..], &small].concat())
-        .unwrap_or_else(|said| panic!("{said}"))
+        .unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Our end of what leads to the server, for a client in this process.

@@ -68,7 +68,7 @@ fn full(small: &SmallFilesystem, durability: &str) {
         assert!(object.value == value(number));
     };
     (0..acknowledged).for_each(|number| is_there(&mut client, table, number));
-    assert!(server.heard().contains("the disk is full"), "the server's log says so");
+    assert!(server.new_stderr().contains("the disk is full"), "the server's log says so");
     let status = run(&["status", "-C", &server.coordinator]);
     assert!(status.ok().contains("DISK FULL"), "{status:?}");
     let refused = run_with(&["put", "t", "k", "-C", &server.coordinator], &value(0));

@@ -108,7 +108,7 @@ fn a_coordinator_that_is_not_there_is_waited_for_aloud() {
             ServerProcess::spawn(&dir.path().join("server"), &with_small(&["-C", &locator]));
         let (mut said, started) = (String::new(), Instant::now());
         while !said.contains("waiting for the coordinator") {
-            said += &server.heard();
+            said += &server.new_stderr();
             assert!(server.runs() && started.elapsed() < PATIENCE, "{said}");
         }
         assert!(said.contains("no answer from"), "{said}");

@@ -99,7 +99,8 @@ impl Cluster {
         ];
         let flags = [&flags[..], &["--durability", "buffered", "--identity", &identity]].concat();
         let data = self.dir.path().join(server.to_string());
-        ServerProcess::start_within(&within, &data, &flags).unwrap_or_else(|said| panic!("{said}"))
+        ServerProcess::start_within(&within, &data, &flags)
+            .unwrap_or_else(|error| panic!("{error}"))
     }
 }
 

@@ -51,8 +51,7 @@ pub(super) struct Sandbox {
 
 impl Sandbox {
     /// Makes a directory in the system's temporary one. Returns an error if there is no room for
-    /// a
-    /// server with `memory` bytes.
+    /// a server with `memory` bytes.
     pub(super) fn new(memory: u64) -> Result<Self> {
         let parent = std::env::temp_dir();
         let free = free_bytes(&parent)?;
