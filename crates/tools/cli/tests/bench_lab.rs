@@ -92,10 +92,14 @@ fn the_switch_departs_as_computed() {
 
 #[test]
 fn missing_privileges_are_named_in_a_row() {
-    const NOBODY: u32 = 65_534;
+    const UNPRIVILEGED: u32 = 65_534;
     let folder = tempfile::tempdir().expect("a folder");
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).expect("ours");
-    let ran = sprat().args(arguments(folder.path(), "delay")).uid(NOBODY).gid(NOBODY).output();
+    let ran = sprat()
+        .args(arguments(folder.path(), "delay"))
+        .uid(UNPRIVILEGED)
+        .gid(UNPRIVILEGED)
+        .output();
     match ran {
         Ok(ran) if ran.status.success() => {
             let rows = rows(folder.path());

@@ -158,7 +158,8 @@ fn any_wrong_answer_is_found_where_it_is_given() {
                         | Outcome::Removed { version }
                             if way == 1 =>
                         {
-                            *version = version.saturating_sub(5); // a new object may skip up to 5 versions
+                            // By 5, because a new object may skip up to 5 versions.
+                            *version = version.saturating_sub(5);
                         }
                         Outcome::Conflict { current } if way == 1 => {
                             *current = current.map_or(Some(1), |version| Some(version + 1));

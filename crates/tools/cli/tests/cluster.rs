@@ -198,7 +198,7 @@ fn check(client: &mut Client, tables: &[Table], known: &BTreeMap<u64, Expected>)
 }
 
 #[test]
-fn what_was_acknowledged_survives_servers() {
+fn acknowledged_writes_survive_killed_servers() {
     let kills = std::env::var("SPRAT_KILLS")
         .map_or(KILLS, |text| text.parse().expect("SPRAT_KILLS is a number"));
     for (durability, kills) in [("sync", kills.div_ceil(2)), ("buffered", kills / 2)] {

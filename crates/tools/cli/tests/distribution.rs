@@ -68,7 +68,7 @@ fn a_distribution_is_measured_written_and_set_beside_another() {
 }
 
 #[test]
-fn what_cannot_be_measured_or_read_is_named() {
+fn unmeasurable_and_unreadable_targets_are_named() {
     let folder = tempfile::tempdir().expect("a folder");
     let other = folder.path().join("other.json").display().to_string();
     fs::write(&other, "{\"rows\": []}").expect("written");

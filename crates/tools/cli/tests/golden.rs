@@ -710,7 +710,7 @@ fn man_pages_are_made_for_every_command() {
 }
 
 #[test]
-fn what_cannot_be_written_is_an_error() {
+fn failed_writes_are_errors() {
     let dir = tempfile::tempdir().expect("a directory");
     let (server, _) = live(&dir.path().join("data"));
     run(&["table", "create", "t", "-C", &server.coordinator]).ok();

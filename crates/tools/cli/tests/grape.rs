@@ -130,7 +130,7 @@ fn a_listing_runs_as_its_kernel() {
 }
 
 #[test]
-fn nothing_is_written_over_what_is_read() {
+fn inputs_are_not_overwritten() {
     let folder = folder();
     let at = |name: &str| folder.path().join(name);
     std::os::unix::fs::symlink(at("i.npy"), at("link.npy")).unwrap();

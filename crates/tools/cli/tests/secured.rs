@@ -53,7 +53,7 @@ fn small() -> [&'static str; 4] {
     ["--memory", "64M", "--disk", "256M"]
 }
 
-fn each_does_what_it_may(listen: &str) {
+fn identities_have_their_permissions(listen: &str) {
     let keys = Keys::make();
     let (server, admin) =
         (keys.issue("s", &["--role", "server"]), keys.issue("a", &["--role", "admin"]));
@@ -126,13 +126,13 @@ fn each_does_what_it_may(listen: &str) {
 }
 
 #[test]
-fn each_does_what_it_may_over_udp() {
-    each_does_what_it_may(UDP);
+fn identities_have_their_permissions_over_udp() {
+    identities_have_their_permissions(UDP);
 }
 
 #[test]
-fn each_does_what_it_may_over_tcp() {
-    each_does_what_it_may(TCP);
+fn identities_have_their_permissions_over_tcp() {
+    identities_have_their_permissions(TCP);
 }
 
 /// A coordinator in a process of its own; killed when dropped.

@@ -399,7 +399,7 @@ fn a_segment_without_a_whole_replica_is_named() {
 /// All servers lost power, and one without any data starts first: it reports what it lacks until
 /// the others are back.
 #[test]
-fn a_log_whose_servers_are_away_is_said_to_be_lost_until_they_start() {
+fn a_log_is_reported_lost_while_its_servers_are_away() {
     let mut cluster = Cluster::start(SERVERS, "sync");
     fill(&cluster);
     cluster.settle(&[0, 1, 2]);

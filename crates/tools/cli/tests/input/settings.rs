@@ -1,4 +1,4 @@
-//! Wrong settings are answered with what to do.
+//! Tests that the errors for wrong settings say what to do.
 
 use crate::input::support::{PATIENCE, ServerProcess, UDP, run};
 use crate::input::{SMALL, connect};
@@ -38,7 +38,7 @@ fn a_port_in_use_is_named() {
 
 #[test]
 fn an_address_of_another_machine_is_named() {
-    // 192.0.2.0/24 is for documentation: nobody has it.
+    // 192.0.2.0/24 is reserved for documentation: no machine has it.
     let said = refused(&with_small(&["-L", "fast+udp:host=192.0.2.1,port=0"]));
     assert!(said.contains("192.0.2.1"), "{said}");
     let said = refused(&with_small(&["-L", "tcp:host=192.0.2.1,port=0"]));
@@ -46,12 +46,12 @@ fn an_address_of_another_machine_is_named() {
 }
 
 #[test]
-fn sizes_that_do_not_fit_are_told_with_ones_that_do() {
+fn wrong_sizes_are_refused_with_a_suggestion() {
     let said = refused(&["--memory", "64M", "--disk", "16M"]);
     assert!(said.contains("16 MiB of disk") && said.contains("give --disk"), "{said}");
     let said = refused(&["--memory", "1K"]);
     assert!(said.contains("memory"), "{said}");
-    // What it asks for is enough.
+    // The suggested size is enough.
     let said = refused(&["--memory", "64M", "--disk", "16M"]);
     let needed =
         said.split("give --disk ").nth(1).and_then(|rest| rest.split(',').next()).expect("a size");
@@ -98,7 +98,7 @@ fn a_second_server_on_a_data_directory_is_refused() {
 }
 
 #[test]
-fn a_coordinator_that_is_not_there_is_waited_for_aloud() {
+fn a_missing_coordinator_is_reported_and_waited_for() {
     let free = TcpListener::bind("127.0.0.1:0").expect("a port");
     let locator = format!("tcp:host=127.0.0.1,port={}", free.local_addr().expect("bound").port());
     drop(free);
@@ -114,11 +114,11 @@ fn a_coordinator_that_is_not_there_is_waited_for_aloud() {
         assert!(said.contains("no answer from"), "{said}");
         server
     };
-    // A signal ends it at once, and does not wait for what it waits for.
+    // A signal ends the server at once, although it waits for the coordinator.
     assert_eq!(waiting().stop().signal(), Some(Signal::INT.as_raw()));
     let mut server = waiting();
 
-    // A client does not wait for it.
+    // A client does not wait for the coordinator.
     let missed = run(&["status", "-C", &locator, "--timeout", "1h"]);
     assert_eq!(missed.code, Some(5), "{missed:?}");
     let port = locator.rsplit('=').next().expect("a port");
@@ -128,7 +128,7 @@ fn a_coordinator_that_is_not_there_is_waited_for_aloud() {
         missed.stderr
     );
 
-    // The coordinator comes, and the server goes on by itself.
+    // The coordinator starts, and the server continues by itself.
     let mut coordinator = crate::input::support::sprat();
     coordinator.args(["coordinator", "-C", &locator, "--data"]).arg(dir.path().join("coordinator"));
     let mut coordinator =
@@ -147,7 +147,7 @@ fn a_coordinator_that_is_not_there_is_waited_for_aloud() {
 }
 
 #[test]
-fn a_locator_that_is_none_is_explained() {
+fn an_invalid_locator_is_explained() {
     for bad in [
         "udp:host=127.0.0.1,port=1",
         "fast+udp:host=127.0.0.1",

@@ -39,7 +39,7 @@ struct Trial {
 }
 
 #[test]
-fn what_was_acknowledged_survives_kills() {
+fn acknowledged_writes_survive_kills() {
     let kills = match std::env::var("SPRAT_KILLS") {
         Ok(text) => text.parse().expect("SPRAT_KILLS is a number"),
         Err(_) => KILLS,
