@@ -206,8 +206,7 @@ pub fn measure(
             progress(&format!("{} {}", figure::object_size(bytes), kind.word()));
             let keys =
                 settings.keys.unwrap_or((WORKING_SET / bytes.max(1)).clamp(1, MAX_KEYS) as u64);
-            // Shrink the objects of earlier sizes whose keys this size does not
-            // overwrite: they
+            // Shrink the objects of earlier sizes whose keys this size does not overwrite: they
             // would take memory in addition.
             for target in targets.iter_mut().filter(|_| keys < held) {
                 target.set_active(true);

@@ -60,7 +60,8 @@ fn delays_are_measured_between_hosts_of_its_own() {
         let off = |what: &str| {
             ours(&rows, &format!("{round_trip} ms round trip: {what} of pings off by"))
         };
-        assert!((0.0..=off("mean")).contains(&off("minimum")), "{rows:?}"); // how large is the machine's affair
+        // How large the errors are depends on the machine.
+        assert!((0.0..=off("mean")).contains(&off("minimum")), "{rows:?}");
     }
     assert!(ours(&rows, "pings that overtook others").abs() < 1e-9, "{rows:?}");
     let html = fs::read_to_string(folder.path().join("report.html")).expect("a report");

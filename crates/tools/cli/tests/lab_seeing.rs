@@ -151,9 +151,9 @@ fn a_terminal_shows_a_box_and_is_given_back() {
         .spawn()
         .expect("starts");
     let mut keys = script.stdin.take().expect("piped");
-    let mut screen = Vec::new();
+    let mut shown = Vec::new();
     let mut screen = script.stdout.take().expect("piped");
-    let mut keys_sent = 0;
+    let mut step = 0;
     let mut part = [0; 4096];
     // Pauses once it shows a flow, and quits once it shows the pause. The screen writes only the
     // cells that changed, and skips blanks.
@@ -162,21 +162,21 @@ fn a_terminal_shows_a_box_and_is_given_back() {
         if count == 0 {
             break;
         }
-        screen.extend_from_slice(&part[..count]);
-        let text = String::from_utf8_lossy(&screen);
-        if keys_sent == 0 && text.contains("10.64.0.1") {
+        shown.extend_from_slice(&part[..count]);
+        let text = String::from_utf8_lossy(&shown);
+        if step == 0 && text.contains("10.64.0.1") {
             keys.write_all(b"sp").expect("it listens");
-            keys_sent = 1;
+            step = 1;
         }
-        if keys_sent == 1 && text.contains("PAUSED") {
+        if step == 1 && text.contains("PAUSED") {
             keys.write_all(b"q").expect("it listens");
-            keys_sent = 2;
+            step = 2;
         }
     }
     script.wait().expect("waited for");
     stop(&mut lab);
-    let text = String::from_utf8_lossy(&screen);
-    assert_eq!(keys_sent, 2, "{text}");
+    let text = String::from_utf8_lossy(&shown);
+    assert_eq!(step, 2, "{text}");
     assert!(
         text.contains("\u{1b}[?1049h") && text.contains("\u{1b}[?1049l"),
         "another screen, and back: {text}"

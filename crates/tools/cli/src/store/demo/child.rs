@@ -168,7 +168,8 @@ impl ServerChild {
         let (sender, lines) = channel();
         let listen = move || {
             for line in BufReader::new(stderr).lines().map_while(std::io::Result::ok) {
-                let _ = sender.send(line); // fails once the server is ready: it has no receiver then
+                // Fails once the server is ready, because the receiver is dropped then.
+                let _ = sender.send(line);
             }
         };
         thread::Builder::new()
