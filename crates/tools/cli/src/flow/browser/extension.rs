@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_called_what_its_manifest_says() {
+    fn the_name_matches_the_manifest() {
         let manifest = manifest();
         assert_eq!(manifest["browser_specific_settings"]["gecko"]["id"], GECKO_ID);
         assert_eq!(manifest["version"], env!("CARGO_PKG_VERSION"));

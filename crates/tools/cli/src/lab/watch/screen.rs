@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_do_what_they_say() {
+    fn keys_act_as_described() {
         let mut view = view();
         let first = |view: &View| {
             let screen = shown(view);
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_box_that_went_is_told() {
+    fn an_ended_box_is_reported() {
         let mut view = view();
         view.lost("box merge.wan: the connection ended");
         assert!(
