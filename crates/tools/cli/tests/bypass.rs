@@ -152,7 +152,7 @@ fn obstacles_are_named() {
         let flags = [&["-L", listen][..], &SMALL].concat();
         match ServerProcess::start(&folder.path().join("data"), &flags) {
             Ok(_) => panic!("{listen} starts"),
-            Err(said) => said,
+            Err(error) => error,
         }
     };
     let missing = failure("fast+dpdk:host=10.9.0.1,mac=02:00:00:00:00:01,port=7");
@@ -303,8 +303,8 @@ fn ladder(program: &[&str], seconds: &str) -> (BTreeMap<String, Option<f64>>, St
 fn the_ladder_has_all_its_rungs_and_leaves_the_machine_alone() {
     let _alone = alone();
     let sprat = env!("CARGO_BIN_EXE_sprat");
-    let (without, said) = ladder(&["setpriv", "--bounding-set=-sys_admin", "--", sprat], "0.02");
-    assert!(said.contains("left out") && said.contains("CAP_SYS_ADMIN"), "{said}");
+    let (without, html) = ladder(&["setpriv", "--bounding-set=-sys_admin", "--", sprat], "0.02");
+    assert!(html.contains("left out") && html.contains("CAP_SYS_ADMIN"), "{html}");
     assert!(without.keys().all(|name| !name.contains("af_")), "{without:?}");
     assert!(without.contains_key("driver ping, memif, p50"));
     let may = Command::new("unshare")

@@ -251,8 +251,8 @@ fn additions_under_way_together_are_each_done_once() {
         Some(row(b"x")),
         None,
     ] {
-        let said = shared.judge_end(wrong.as_ref()).expect_err("another number").to_string();
-        assert!(said.contains("\"shared\": expected the number 400; got "), "{said}");
+        let message = shared.judge_end(wrong.as_ref()).expect_err("another number").to_string();
+        assert!(message.contains("\"shared\": expected the number 400; got "), "{message}");
     }
     added(0).judge_end(None).expect("never made");
 }
@@ -353,11 +353,11 @@ fn changes_by_another_client_are_found_and_named() {
         run(&[&["put", "t", "key-0001", "not from here"], &at[..]].concat());
     }
     assert_eq!(check.0.wait().expect("ours").code(), Some(1));
-    let mut said = String::new();
-    std::io::Read::read_to_string(check.0.stderr.as_mut().expect("piped"), &mut said)
+    let mut stderr = String::new();
+    std::io::Read::read_to_string(check.0.stderr.as_mut().expect("piped"), &mut stderr)
         .expect("text");
     for part in ["of \"key-0001\": expected ", "; got ", "--seed 5", "table \"t\" is left"] {
-        assert!(said.contains(part), "{part} in {said}");
+        assert!(stderr.contains(part), "{part} in {stderr}");
     }
     assert!(
         run(&[&["get", "t", "key-0001"], &at[..]].concat())

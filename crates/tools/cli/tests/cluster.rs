@@ -292,7 +292,7 @@ fn a_server_that_was_stopped_rejoins() {
             server.signal(rustix::process::Signal::STOP);
             std::thread::sleep(Duration::from_millis(still));
             server.signal(rustix::process::Signal::CONT);
-            server.wait_ready().unwrap_or_else(|said| panic!("it has ended: {said}"));
+            server.wait_ready().unwrap_or_else(|error| panic!("it has ended: {error}"));
         }
         std::thread::sleep(Duration::from_millis(500));
         ends.store(true, Ordering::Release);

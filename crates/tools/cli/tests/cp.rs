@@ -104,13 +104,13 @@ fn ctrl_c_keeps_partial_files_and_the_same_command_resumes() {
     assert!(stderr_of(&output).contains("the same command"), "{}", stderr_of(&output));
     assert!(!to.exists());
     let output = cp(&["--json", &from, to.to_str().unwrap()]);
-    let said: Vec<Value> = String::from_utf8(output.stdout)
+    let events: Vec<Value> = String::from_utf8(output.stdout)
         .unwrap()
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
-    assert_eq!(said[0]["event"], "checking", "what is here is read first: {said:?}");
-    let opened = said.iter().find(|line| line["event"] == "opened").unwrap();
+    assert_eq!(events[0]["event"], "checking", "what is here is read first: {events:?}");
+    let opened = events.iter().find(|line| line["event"] == "opened").unwrap();
     assert!(opened["resumed"].as_u64() > Some(4 << 20), "{opened}");
     assert_eq!(fs::read(&to).unwrap(), content);
 }
@@ -280,9 +280,9 @@ fn server_messages_are_printed_without_control_characters() {
     let up = cp(&["--retries", "0", file, &format!("{url}/x").replace("http", "sprat")]);
     let down = cp(&["--retries", "0", "-r", &format!("{url}/d/"), folder.to_str().unwrap()]);
     for (output, shown) in [(up, r"\u{1b}]0;OWNED\u{7}"), (down, r"a\u{1b}[31m\u{9b}")] {
-        let said = String::from_utf8([&output.stderr[..], &output.stdout].concat()).unwrap();
-        assert!(!output.status.success() && said.contains(shown), "{said:?}");
-        assert!(!said.contains(|char: char| char.is_control() && char != '\n'), "{said:?}");
-        assert!(said.lines().all(|line| line != "sprat: fine"), "{said}");
+        let text = String::from_utf8([&output.stderr[..], &output.stdout].concat()).unwrap();
+        assert!(!output.status.success() && text.contains(shown), "{text:?}");
+        assert!(!text.contains(|char: char| char.is_control() && char != '\n'), "{text:?}");
+        assert!(text.lines().all(|line| line != "sprat: fine"), "{text}");
     }
 }

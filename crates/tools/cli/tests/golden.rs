@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use support::{Ran, ServerProcess, UDP, run, run_with, skip, sprat};
+use support::{CommandResult, ServerProcess, UDP, run, run_with, skip, sprat};
 
 /// Compares a text with its golden file, or rewrites the file.
 #[track_caller]
@@ -156,7 +156,7 @@ impl Transcript {
         self.at.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from.as_str(), to))
     }
 
-    fn add(&mut self, line: &str, ran: &Ran) {
+    fn add(&mut self, line: &str, ran: &CommandResult) {
         let (out, err) = (String::from_utf8_lossy(&ran.stdout), &ran.stderr);
         let mut entry = format!("$ sprat {line}\n{out}");
         if !entry.ends_with('\n') {
@@ -173,11 +173,11 @@ impl Transcript {
         self.text += &self.stable(&entry);
     }
 
-    fn run(&mut self, line: &str) -> Ran {
+    fn run(&mut self, line: &str) -> CommandResult {
         self.run_with(line, b"")
     }
 
-    fn run_with(&mut self, line: &str, input: &[u8]) -> Ran {
+    fn run_with(&mut self, line: &str, input: &[u8]) -> CommandResult {
         let args: Vec<String> = line.split(' ').map(|word| word.replace('_', " ")).collect();
         let mut given: Vec<&str> = args.iter().map(String::as_str).collect();
         if let Some((coordinator, _)) = self.at.iter().find(|(_, name)| *name == "COORDINATOR") {
@@ -750,10 +750,10 @@ fn failed_writes_are_errors() {
     ]);
     let asking = asking.map(|line| (line, vec!["-C", server.coordinator.as_str()]));
     for (line, more) in alone.map(|line| (line, Vec::new())).into_iter().chain(asking) {
-        let (code, said) = to("/dev/full", line, &more);
+        let (code, stderr) = to("/dev/full", line, &more);
         assert!(
-            code == Some(1) && said.contains("standard output: No space left"),
-            "{line}: {code:?}, {said}"
+            code == Some(1) && stderr.contains("standard output: No space left"),
+            "{line}: {code:?}, {stderr}"
         );
         assert_eq!(to("/dev/null", line, &more).0, Some(0), "{line}");
     }

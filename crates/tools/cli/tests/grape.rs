@@ -5,7 +5,7 @@ use crate::support;
 use serde_json::Value;
 use std::fs;
 use std::process::Stdio;
-use support::{Ran, run, save, sprat};
+use support::{CommandResult, run, save, sprat};
 use tempfile::TempDir;
 
 const KERNEL: &str = "VARI xi; VARJ xj, mj; VARF sum, near; CONST e = 1
@@ -25,7 +25,7 @@ fn folder() -> TempDir {
 }
 
 /// Runs a command line in a folder.
-fn within(folder: &TempDir, line: &str) -> Ran {
+fn within(folder: &TempDir, line: &str) -> CommandResult {
     let path = |word: &str| match [".npy", ".kernel", ".svg", ".asm"]
         .iter()
         .any(|ending| word.contains(ending))

@@ -178,7 +178,7 @@ fn paused(name: &str, flags: &[&str]) -> (Option<i32>, String) {
 }
 
 /// Returns the line to b0 from a report.
-fn lines_to_b0(ran: &support::Ran) -> Value {
+fn lines_to_b0(ran: &support::CommandResult) -> Value {
     let report: Value = serde_json::from_str(ran.text()).expect("JSON");
     let lines = report["lines"].as_array().expect("lines");
     lines.iter().find(|line| line["to"] == "b0").expect("there").clone()
@@ -227,7 +227,7 @@ fn a_tap_in_use_is_reported() {
 
 /// Runs the binary as an unprivileged user, with a folder for its states. Returns `None`, and
 /// prints why, if the kernel does not allow namespaces to such users.
-fn run_unprivileged(words: &[&str]) -> Option<support::Ran> {
+fn run_unprivileged(words: &[&str]) -> Option<support::CommandResult> {
     const UNPRIVILEGED: u32 = 65_534;
     let state = tempfile::tempdir().expect("a directory");
     std::fs::set_permissions(state.path(), Permissions::from_mode(0o777)).expect("ours");
@@ -245,7 +245,7 @@ fn run_unprivileged(words: &[&str]) -> Option<support::Ran> {
         }
     };
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-    let ran = support::Ran { code: output.status.code(), stdout: output.stdout, stderr };
+    let ran = support::CommandResult { code: output.status.code(), stdout: output.stdout, stderr };
     if ran.stderr.contains("cannot be had") || ran.stderr.contains("/dev/net/tun") {
         assert!(
             ran.code == Some(1)

@@ -8,7 +8,7 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::panic::resume_unwind;
 use std::process::{Child, Stdio};
 use std::thread;
-use support::{Ran, run, skip, sprat};
+use support::{CommandResult, run, skip, sprat};
 
 /// The state directory of a test that runs on a thread in a network namespace of its own.
 struct Test {
@@ -36,7 +36,7 @@ impl Test {
         self.folder.path().to_str().expect("text")
     }
 
-    fn ctl(&self, words: &[&str]) -> Ran {
+    fn ctl(&self, words: &[&str]) -> CommandResult {
         run(&[&["lab", "ctl", "--state", self.state()], words].concat())
     }
 

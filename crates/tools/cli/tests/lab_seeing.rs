@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use support::{Ran, run, skip, sprat};
+use support::{CommandResult, run, skip, sprat};
 
 /// Round trip of the lab below, in milliseconds.
 const ROUND_TRIP: f64 = 40.0;
@@ -224,7 +224,7 @@ impl Test {
         usual.iter().chain(more).map(|&word| word.to_owned()).collect()
     }
 
-    fn up(&self, more: &[&str]) -> Ran {
+    fn up(&self, more: &[&str]) -> CommandResult {
         let arguments = self.arguments(more);
         run(&arguments.iter().map(String::as_str).collect::<Vec<_>>())
     }

@@ -6,7 +6,7 @@ use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use support::{Ran, run, skip, sprat};
+use support::{CommandResult, run, skip, sprat};
 
 #[test]
 fn a_command_runs_in_its_host_and_its_exit_code_is_returned() {
@@ -202,7 +202,7 @@ impl Test {
         usual.iter().chain(more).map(|&word| word.to_owned()).collect()
     }
 
-    fn up(&self, more: &[&str]) -> Ran {
+    fn up(&self, more: &[&str]) -> CommandResult {
         let arguments = self.arguments(more);
         run(&arguments.iter().map(String::as_str).collect::<Vec<_>>())
     }

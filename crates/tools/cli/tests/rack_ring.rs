@@ -70,11 +70,11 @@ fn not_found(rack: &Rack) -> u64 {
 fn end_load(mut load: Child) -> Value {
     let pid = Pid::from_raw(i32::try_from(load.id()).expect("a number")).expect("a process");
     kill_process(pid, Signal::INT).expect("it runs");
-    let mut said = String::new();
-    std::io::Read::read_to_string(&mut load.stdout.take().expect("piped"), &mut said)
+    let mut stdout = String::new();
+    std::io::Read::read_to_string(&mut load.stdout.take().expect("piped"), &mut stdout)
         .expect("text");
     load.wait().expect("it ends");
-    serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {said}"))
+    serde_json::from_str(&stdout).unwrap_or_else(|error| panic!("{error}: {stdout}"))
 }
 
 #[test]

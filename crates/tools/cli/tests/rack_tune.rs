@@ -42,9 +42,9 @@ impl Rack {
     fn keep_alive(&self) -> String {
         let file = "/proc/sys/net/ipv4/tcp_keepalive_time";
         let netns = format!("{}-c0-n1", self.name);
-        let said =
+        let setting =
             std::process::Command::new("ip").args(["netns", "exec", &netns, "cat", file]).output();
-        text(&said.expect("iproute2").stdout).trim().to_owned()
+        text(&setting.expect("iproute2").stdout).trim().to_owned()
     }
 }
 

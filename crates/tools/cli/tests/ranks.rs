@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use support::{Ran, save, skip, sprat};
+use support::{CommandResult, save, skip, sprat};
 use tempfile::TempDir;
 
 /// Seconds until ranks count as hanging and are killed.
@@ -35,15 +35,15 @@ const MPI: [(&str, &str); 9] = [
 ];
 
 /// Runs a command in a folder.
-fn ran(folder: &TempDir, command: &mut Command) -> Ran {
+fn ran(folder: &TempDir, command: &mut Command) -> CommandResult {
     let output = command.current_dir(folder.path()).envs(MPI).output().expect("it runs");
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-    Ran { code: output.status.code(), stdout: output.stdout, stderr }
+    CommandResult { code: output.status.code(), stdout: output.stdout, stderr }
 }
 
 /// Runs a command line on `count` ranks; parts separated by colons run on one rank each. With 1, it
 /// runs one process without mpirun.
-fn on(folder: &TempDir, count: usize, line: &str) -> Ran {
+fn on(folder: &TempDir, count: usize, line: &str) -> CommandResult {
     if count == 1 {
         return ran(folder, sprat().args(line.split(' ')));
     }

@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
-use support::{PATIENCE, Ran, ServerProcess, TCP, UDP, run, sprat};
+use support::{CommandResult, PATIENCE, ServerProcess, TCP, UDP, run, sprat};
 
 /// Timeout of requests that get no answer.
 const SHORT: &str = "700ms";
@@ -40,7 +40,7 @@ impl Keys {
 }
 
 /// Runs a command against a coordinator, with an identity.
-fn ask(coordinator: &str, identity: Option<&str>, words: &[&str]) -> Ran {
+fn ask(coordinator: &str, identity: Option<&str>, words: &[&str]) -> CommandResult {
     let mut all = words.to_vec();
     all.extend(["-C", coordinator]);
     if let Some(identity) = identity {
@@ -227,13 +227,13 @@ fn reachable_addresses_need_an_identity() {
     assert!(refused.code == Some(1) && refused.stderr.contains("--insecure"), "{refused:?}");
     let flags = [&small()[..], &["-L", open, "--insecure"]].concat();
     let server = ServerProcess::start(data.path(), &flags).expect("as was asked for");
-    assert!(server.said.contains("WARNING"), "{}", server.said);
+    assert!(server.startup_log.contains("WARNING"), "{}", server.startup_log);
     assert!(server.stop().success());
     let keys = Keys::make();
     let identity = keys.issue("s", &["--role", "server"]);
     let flags = [&small()[..], &["-L", open, "--identity", &identity]].concat();
     let server = ServerProcess::start(data.path(), &flags).expect("it has an identity");
-    assert!(!server.said.contains("WARNING"), "{}", server.said);
+    assert!(!server.startup_log.contains("WARNING"), "{}", server.startup_log);
     assert!(server.stop().success());
 }
 

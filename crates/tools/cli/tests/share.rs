@@ -40,9 +40,9 @@ impl Server {
     }
 
     fn end(mut self) -> (Option<i32>, String) {
-        let mut said = String::new();
-        self.child.stderr.take().expect("piped").read_to_string(&mut said).expect("text");
-        (self.child.wait().expect("it ends").code(), said)
+        let mut stderr = String::new();
+        self.child.stderr.take().expect("piped").read_to_string(&mut stderr).expect("text");
+        (self.child.wait().expect("it ends").code(), stderr)
     }
 }
 
@@ -108,9 +108,9 @@ fn programs_read_json() {
     assert!(answer["rtt_ms"].is_f64() && answer["retransmitted"].is_u64(), "{answer}");
     server.interrupt();
     assert_eq!(server.json()["event"], "stopped");
-    let (code, said) = server.end();
+    let (code, stderr) = server.end();
     assert_eq!(code, Some(0));
-    assert!(said.contains("--token-file"), "strangers are spoken of: {said}");
+    assert!(stderr.contains("--token-file"), "strangers are spoken of: {stderr}");
 }
 
 #[test]

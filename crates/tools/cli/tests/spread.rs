@@ -240,20 +240,20 @@ fn sending_a_set_survives_kills() {
     // A server is killed, and comes back after a while.
     let mut sender =
         spread(&file, &servers, &["--limit", "2Gb/s", "--retries", "100"]).spawn().unwrap();
-    let mut said = BufReader::new(sender.stdout.take().unwrap()).lines().map_while(Result::ok);
-    assert!(said.any(|line| line.contains("\"progress\"")), "it has begun");
+    let mut events = BufReader::new(sender.stdout.take().unwrap()).lines().map_while(Result::ok);
+    assert!(events.any(|line| line.contains("\"progress\"")), "it has begun");
     servers[1].kill();
     servers[1].restart();
-    let said: Vec<Value> = said.map(|line| serde_json::from_str(&line).unwrap()).collect();
-    assert!(sender.wait().unwrap().success(), "{said:?}");
-    let sent = said.last().unwrap();
+    let events: Vec<Value> = events.map(|line| serde_json::from_str(&line).unwrap()).collect();
+    assert!(sender.wait().unwrap().success(), "{events:?}");
+    let sent = events.last().unwrap();
     // One of three pieces may have been sent twice: if the sender does not learn that a piece is
     // complete, it sends the piece to another server too.
     assert!(
         sent["bytes"].as_u64().unwrap() <= (content.len() - 2 * 64 * MEGABYTE) as u64,
         "{sent}"
     );
-    assert!(pieces(&servers) >= 11 && bytes_at(sent).len() == 3, "{said:?}");
+    assert!(pieces(&servers) >= 11 && bytes_at(sent).len() == 3, "{events:?}");
 
     // One server is killed for good: the others get its pieces.
     let before = servers[2].pieces("file").len();

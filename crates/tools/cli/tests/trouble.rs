@@ -79,10 +79,10 @@ impl Cluster {
     /// beside that directory, with the extension `said`.
     fn coordinate_from(&mut self, data: &Path) {
         self.end_coordinator();
-        let said = || std::fs::read_to_string(data.with_extension("said")).unwrap_or_default();
-        let before = said().matches(READY).count();
+        let log = || std::fs::read_to_string(data.with_extension("said")).unwrap_or_default();
+        let before = log().matches(READY).count();
         self.process = coordinate(&self.coordinator, data);
-        until(READY, || said().matches(READY).count() > before);
+        until(READY, || log().matches(READY).count() > before);
     }
 
     fn end_coordinator(&mut self) {
@@ -166,7 +166,7 @@ impl Cluster {
 /// Starts a coordinator.
 fn coordinate(locator: &str, data: &Path) -> KilledOnDrop {
     std::fs::create_dir_all(data).expect("a directory");
-    let said = File::options()
+    let log = File::options()
         .create(true)
         .append(true)
         .open(data.with_extension("said"))
@@ -176,7 +176,7 @@ fn coordinate(locator: &str, data: &Path) -> KilledOnDrop {
         .args(["coordinator", "-C", locator, "--data"])
         .arg(data)
         .stdout(Stdio::null())
-        .stderr(said);
+        .stderr(log);
     KilledOnDrop(command.spawn().expect("the binary runs"))
 }
 
@@ -254,11 +254,11 @@ fn replicas_that_rot_while_their_server_runs_are_named_and_others_read() {
         assert_whole(&cluster);
         let counted = cluster.counter(bad, "replicas_damaged_total");
         named += counted;
-        let said = cluster.servers[bad].new_stderr();
+        let stderr = cluster.servers[bad].new_stderr();
         assert_eq!(
-            said.contains("replicas.sprat is damaged at offset"),
+            stderr.contains("replicas.sprat is damaged at offset"),
             counted > 0,
-            "{counted}: {said}"
+            "{counted}: {stderr}"
         );
         eprintln!("server {bad} named {counted} damaged replicas");
     }
@@ -277,11 +277,8 @@ fn replicas_that_rot_while_their_server_is_away_are_named_when_it_starts() {
     let started = cluster.serve(1, &cluster.data(1)).unwrap_or_else(|error| panic!("{error}"));
     cluster.servers[1] = started;
     let counted = cluster.counter(1, "replicas_damaged_total");
-    let said = &cluster.servers[1].said;
-    assert!(
-        counted > 0 && said.contains("replicas.sprat is damaged at offset"),
-        "{counted}: {said}"
-    );
+    let log = &cluster.servers[1].startup_log;
+    assert!(counted > 0 && log.contains("replicas.sprat is damaged at offset"), "{counted}: {log}");
     assert_whole(&cluster);
     cluster.settle(&[0, 1, 2, 3]);
     cluster.servers[0].kill();
@@ -295,9 +292,9 @@ fn a_server_with_the_data_of_another_cluster_is_refused() {
     let mut other = Cluster::start(1, "buffered");
     one.servers[0].kill();
     other.servers[0].kill();
-    let said = one.serve(0, &other.data(0)).err().expect("refused");
+    let message = one.serve(0, &other.data(0)).err().expect("refused");
     for word in ["the data is of cluster", "this is cluster", "--data"] {
-        assert!(said.contains(word), "{said}");
+        assert!(message.contains(word), "{message}");
     }
     // Neither cluster is harmed.
     one.serve(0, &one.data(0)).unwrap_or_else(|error| panic!("{error}"));
@@ -447,8 +444,8 @@ fn a_coordinator_that_is_not_the_clusters_is_refused_on_both_sides() {
 
     for (data, reason) in [(older, "they are an older copy"), (empty, "they began empty")] {
         cluster.coordinate_from(&data);
-        let said = || std::fs::read_to_string(data.with_extension("said")).expect("a file");
-        until(reason, || said().contains(reason));
+        let log = || std::fs::read_to_string(data.with_extension("said")).expect("a file");
+        until(reason, || log().contains(reason));
         for server in &mut cluster.servers {
             until(reason, || server.new_stderr().contains(reason));
             assert!(server.runs(), "it waits for its own coordinator");

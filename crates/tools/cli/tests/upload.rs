@@ -225,8 +225,8 @@ fn durable_bytes_are_not_sent_again_after_a_kill() {
     };
     // The client is killed: the server records what it received as soon as the connection is gone.
     let mut client = send("60Mb/s");
-    let said = BufReader::new(client.stdout.take().unwrap()).lines();
-    let some = said.map_while(Result::ok).any(|line| {
+    let events = BufReader::new(client.stdout.take().unwrap()).lines();
+    let some = events.map_while(Result::ok).any(|line| {
         let line: Value = serde_json::from_str(&line).unwrap();
         line["event"] == "progress" && line["done"].as_u64() > Some(6 << 20)
     });

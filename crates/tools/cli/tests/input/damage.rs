@@ -101,11 +101,11 @@ fn a_flipped_bit_is_refused_or_harmless() {
             flip(&log, offset as u64, bit);
             let what = format!("bit {bit} of byte {offset}, stopped in order: {in_order}");
             match start(&data) {
-                Err(said) => {
+                Err(message) => {
                     refused += 1;
                     assert!(
-                        said.contains("log.sprat") && said.contains("offset"),
-                        "{what}: {said}"
+                        message.contains("log.sprat") && message.contains("offset"),
+                        "{what}: {message}"
                     );
                     flip(&log, offset as u64, bit);
                     assert!(
@@ -116,13 +116,13 @@ fn a_flipped_bit_is_refused_or_harmless() {
                 }
                 Ok(mut server) => {
                     let gone = missing(&mut connect(&server));
-                    let said_cut = server.said.contains("cut an unfinished write");
+                    let said_cut = server.startup_log.contains("cut an unfinished write");
                     if said_cut {
                         cut += 1;
                         assert!(
                             !in_order,
                             "{what}: cut from a log that was closed in order: {}",
-                            server.said
+                            server.startup_log
                         );
                         assert!(
                             gone.iter().all(|&number| number + 1 == OBJECTS),
@@ -133,7 +133,7 @@ fn a_flipped_bit_is_refused_or_harmless() {
                         assert!(
                             gone.is_empty(),
                             "{what}: lost {gone:?} without a word: {}",
-                            server.said
+                            server.startup_log
                         );
                     }
                     server.kill();
@@ -165,9 +165,9 @@ fn a_log_cut_short_is_refused() {
         let bytes = read_all(&log);
         for part in [2, 3, 100] {
             fs::write(&log, &bytes[..bytes.len() / part]).expect("written");
-            let said = start(dir.path()).err().expect("refused");
-            assert!(said.contains("log.sprat"), "{said}");
-            assert!(said.contains("cut short") || said.contains("damaged"), "{said}");
+            let message = start(dir.path()).err().expect("refused");
+            assert!(message.contains("log.sprat"), "{message}");
+            assert!(message.contains("cut short") || message.contains("damaged"), "{message}");
             assert_eq!(
                 fs::metadata(&log).expect("there").len(),
                 (bytes.len() / part) as u64,
@@ -189,25 +189,25 @@ fn missing_and_foreign_files_are_named() {
     let identity = fs::read(one.join("identity.toml")).expect("there");
 
     fs::remove_file(one.join("identity.toml")).expect("there");
-    let said = start(&one).err().expect("refused");
-    assert!(said.contains("identity.toml") && said.contains("missing"), "{said}");
+    let message = start(&one).err().expect("refused");
+    assert!(message.contains("identity.toml") && message.contains("missing"), "{message}");
 
     fs::write(one.join("identity.toml"), "format = 3\nnew = 1\n").expect("written");
-    let said = start(&one).err().expect("refused");
-    assert!(said.contains("format 3") && said.contains("newer sprat"), "{said}");
+    let message = start(&one).err().expect("refused");
+    assert!(message.contains("format 3") && message.contains("newer sprat"), "{message}");
 
     fs::write(one.join("identity.toml"), "not toml").expect("written");
-    let said = start(&one).err().expect("refused");
-    assert!(said.contains("identity.toml"), "{said}");
+    let message = start(&one).err().expect("refused");
+    assert!(message.contains("identity.toml"), "{message}");
     fs::write(one.join("identity.toml"), &identity).expect("written");
 
     // The log of another cluster.
     let own = read_all(&one.join("log.sprat"));
     fs::copy(two.join("log.sprat"), one.join("log.sprat")).expect("copied");
-    let said = start(&one).err().expect("refused");
+    let message = start(&one).err().expect("refused");
     assert!(
-        said.contains("log.sprat is not this server's log") && said.contains("cluster"),
-        "{said}"
+        message.contains("log.sprat is not this server's log") && message.contains("cluster"),
+        "{message}"
     );
     fs::write(one.join("log.sprat"), &own).expect("written");
 
@@ -215,14 +215,14 @@ fn missing_and_foreign_files_are_named() {
     // foreign tables.
     let catalog = fs::read(one.join("coordinator.redb")).expect("there");
     fs::copy(two.join("coordinator.redb"), one.join("coordinator.redb")).expect("copied");
-    let said = start(&one).err().expect("refused");
-    assert!(said.contains("cluster"), "{said}");
+    let message = start(&one).err().expect("refused");
+    assert!(message.contains("cluster"), "{message}");
     fs::remove_file(one.join("coordinator.redb")).expect("there");
-    let said = start(&one).err().expect("refused");
-    assert!(said.contains("coordinator.redb: missing"), "{said}");
+    let message = start(&one).err().expect("refused");
+    assert!(message.contains("coordinator.redb: missing"), "{message}");
     fs::write(one.join("coordinator.redb"), b"no database").expect("written");
-    let said = start(&one).err().expect("refused");
-    assert!(said.contains("coordinator.redb"), "{said}");
+    let message = start(&one).err().expect("refused");
+    assert!(message.contains("coordinator.redb"), "{message}");
     fs::write(one.join("coordinator.redb"), catalog).expect("written");
 
     let server = start(&one).expect("whole again");

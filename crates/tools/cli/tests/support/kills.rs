@@ -50,8 +50,8 @@ pub(crate) fn kill_either_end(ends: &Ends<'_>) {
                     client = (ends.transfer)(whole);
                     continue;
                 }
-                let said = String::from_utf8_lossy(&output.stderr);
-                assert!(output.status.success(), "after {killed:?} kills: {said}");
+                let stderr = String::from_utf8_lossy(&output.stderr);
+                assert!(output.status.success(), "after {killed:?} kills: {stderr}");
                 assert!(is_whole(), "after {killed:?} kills");
                 let folder = fs::read_dir(ends.to.parent().unwrap()).unwrap();
                 let left: Vec<_> = folder.map(|entry| entry.unwrap().file_name()).collect();

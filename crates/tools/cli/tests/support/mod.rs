@@ -39,13 +39,13 @@ pub(crate) fn sprat() -> Command {
 
 /// The result of a finished command.
 #[derive(Debug)]
-pub(crate) struct Ran {
+pub(crate) struct CommandResult {
     pub(crate) code: Option<i32>,
     pub(crate) stdout: Vec<u8>,
     pub(crate) stderr: String,
 }
 
-impl Ran {
+impl CommandResult {
     pub(crate) fn text(&self) -> &str {
         str::from_utf8(&self.stdout).expect("text")
     }
@@ -59,12 +59,12 @@ impl Ran {
 }
 
 /// Runs the binary and waits until it exits.
-pub(crate) fn run(args: &[&str]) -> Ran {
+pub(crate) fn run(args: &[&str]) -> CommandResult {
     run_with(args, b"")
 }
 
 /// Runs the binary with `input` on its standard input, and waits until it exits.
-pub(crate) fn run_with(args: &[&str], input: &[u8]) -> Ran {
+pub(crate) fn run_with(args: &[&str], input: &[u8]) -> CommandResult {
     let mut child = sprat()
         .args(args)
         .stdin(Stdio::piped())
@@ -78,7 +78,7 @@ pub(crate) fn run_with(args: &[&str], input: &[u8]) -> Ran {
     let feed = std::thread::spawn(move || drop(stdin.write_all(&input)));
     let output = child.wait_with_output().expect("it ends");
     feed.join().expect("no panic");
-    Ran {
+    CommandResult {
         code: output.status.code(),
         stdout: output.stdout,
         stderr: String::from_utf8(output.stderr).expect("messages are text"),
@@ -90,7 +90,7 @@ pub(crate) struct ServerProcess {
     child: Child,
     lines: Receiver<String>,
     /// Its standard error up to the line that says that it is ready.
-    pub(crate) said: String,
+    pub(crate) startup_log: String,
     /// Locators of its coordinator and of its own listener.
     pub(crate) coordinator: String,
     pub(crate) listen: String,
@@ -161,7 +161,7 @@ impl ServerProcess {
         Self {
             child,
             lines,
-            said: String::new(),
+            startup_log: String::new(),
             coordinator: String::new(),
             listen: String::new(),
         }
@@ -176,8 +176,8 @@ impl ServerProcess {
         loop {
             match self.lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
                 Ok(line) => {
-                    self.said += &line;
-                    self.said.push('\n');
+                    self.startup_log += &line;
+                    self.startup_log.push('\n');
                     let Some(rest) = line.strip_prefix("sprat: ready at ") else { continue };
                     let mut parts = rest.split("; ");
                     self.listen = parts.next().unwrap_or_default().to_owned();
@@ -188,10 +188,10 @@ impl ServerProcess {
                 }
                 Err(RecvTimeoutError::Disconnected) => {
                     let status = self.child.wait().expect("ours");
-                    return Err(format!("{}{status}", self.said));
+                    return Err(format!("{}{status}", self.startup_log));
                 }
                 Err(RecvTimeoutError::Timeout) => {
-                    panic!("neither ready nor ended; it said: {}", self.said)
+                    panic!("neither ready nor ended; it said: {}", self.startup_log)
                 }
             }
         }
