@@ -103,8 +103,7 @@ pub struct Settings {
     pub wait: Wait,
     /// Clients, each on a connection of its own; one generator thread drives them all.
     pub clients: usize,
-    /// Operations that each client keeps in flight in a closed load: 1 waits for every answer.
-    /// In
+    /// Operations that each client keeps in flight in a closed load: 1 waits for every answer. In
     /// an open load, up to 64 are in flight.
     pub depth: usize,
     /// Whether clients wait for answers (closed) or for the clock (open).
@@ -164,8 +163,7 @@ pub struct Cell {
     /// Bytes of the object.
     pub bytes: usize,
     /// Averages over periods of 100 ms in ns: the median of the rounds' means, and the best and
-    /// the
-    /// worst period.
+    /// the worst period.
     pub periods: PeriodAverages,
     /// Quantiles in ns.
     pub latency: Summary,
@@ -208,8 +206,7 @@ pub fn measure(
             progress(&format!("{} {}", figure::object_size(bytes), kind.word()));
             let keys =
                 settings.keys.unwrap_or((WORKING_SET / bytes.max(1)).clamp(1, MAX_KEYS) as u64);
-            // Shrink the objects of earlier sizes whose keys this size does not
-            // overwrite: they
+            // Shrink the objects of earlier sizes whose keys this size does not overwrite: they
             // would take memory in addition.
             for target in targets.iter_mut().filter(|_| keys < held) {
                 target.set_active(true);

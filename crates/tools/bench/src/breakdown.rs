@@ -78,8 +78,7 @@ struct Stages {
     out: f64,
     server: f64,
     /// Stages inside the server, in the order of [`INSIDE`]. Each is measured with other
-    /// requests,
-    /// and includes a time stamp.
+    /// requests, and includes a time stamp.
     inside: [f64; INSIDE.len()],
     back: f64,
     total: f64,

@@ -156,8 +156,7 @@ impl Single {
         Ok(self.call(&Request::Echo { table: self.table, value }, value.len())?.total)
     }
 
-    /// Does the same as [`operate`](Self::operate), with stamps in the client's driver too:
-    /// fills
+    /// Does the same as [`operate`](Self::operate), with stamps in the client's driver too: fills
     /// in `out` and `back`.
     ///
     /// # Errors

@@ -41,8 +41,7 @@ pub struct Setup {
     /// Memory for objects in bytes.
     pub memory_bytes: u64,
     /// Whether the server may rewrite its log by itself. Off by default, so that a restart
-    /// replays
-    /// everything that was appended.
+    /// replays everything that was appended.
     pub rewrite_log: bool,
     /// Folder on the disk to measure; each server makes its own folder in it.
     pub data: PathBuf,

@@ -140,7 +140,7 @@ fn a_request_is_stamped_where_it_passes_from_room_to_room() {
 }
 
 #[test]
-fn nobody_there_is_an_error_within_its_time() {
+fn an_unreachable_server_is_an_error_in_time() {
     let free = std::net::TcpListener::bind("127.0.0.1:0")
         .expect("a port")
         .local_addr()

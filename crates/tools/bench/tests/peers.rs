@@ -48,7 +48,7 @@ fn assert_clean(measured: &Measured, ops: u64) {
 }
 
 #[test]
-fn what_is_written_is_read_at_every_size_and_misses_are_told() {
+fn values_of_every_size_are_read_and_misses_reported() {
     for system in installed() {
         let server = system.start(&Setup::new()).expect("started");
         for (connections, wait) in
@@ -182,7 +182,7 @@ fn urls_name_peers() {
 }
 
 #[test]
-fn the_machine_tells_who_else_is_busy() {
+fn the_machine_reports_other_busy_processes() {
     let mut busy =
         std::process::Command::new("sh").args(["-c", "while :; do :; done"]).spawn().expect("sh");
     let machine = Machine::describe();

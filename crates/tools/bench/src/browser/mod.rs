@@ -138,8 +138,7 @@ impl Browser {
         let page = format!("{}/popup.html", self.control.pages());
         self.control.go(&page)?;
         // Wait until the popup shows the host, which it does once the extension's background
-        // script
-        // runs. On a busy machine a click came before that, and the browser itself
+        // script runs. On a busy machine a click came before that, and the browser itself
         // downloaded.
         self.wait_for("return (document.getElementById('about')?.textContent ?? '') !== ''")
             .map(drop)
@@ -197,8 +196,7 @@ impl Browser {
     }
 
     /// Waits until a function with this body, run in the page, returns a value other than null
-    /// and
-    /// false.
+    /// and false.
     ///
     /// # Errors
     /// If it does not within a minute; the error contains the page's text.

@@ -143,8 +143,7 @@ impl User {
     }
 
     /// Prepares a command as this user, without the variables of the caller's desktop. The
-    /// process
-    /// is killed when the calling thread ends.
+    /// process is killed when the calling thread ends.
     pub(super) fn command(&self, program: &Path) -> Command {
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL"]);

@@ -122,8 +122,7 @@ impl Cluster {
         let process = Process::spawn(program, flags.into_iter().chain(more), None, &log)?;
         let process = self.servers[server].insert(process);
         // The coordinator lists a dead server until its tables are recovered, at the same
-        // locator:
-        // only the counters of the new process show that it is ready.
+        // locator: only the counters of the new process show that it is ready.
         let (options, listen) =
             (options(&self.coordinator, Duration::from_secs(1)), &self.listens[server]);
         process.wait_ready(READY_LIMIT, || {
@@ -145,8 +144,7 @@ impl Cluster {
     }
 
     /// Restarts servers that have ended by themselves, because they stalled and were declared
-    /// dead.
-    /// Returns their number.
+    /// dead. Returns their number.
     pub(super) fn revive(&mut self) -> Result<usize> {
         let ended =
             |process: &mut Option<Process>| process.as_mut().is_some_and(Process::has_ended);

@@ -158,8 +158,7 @@ impl Observer {
     }
 
     /// Returns the changes as evidence about one operation, which took `excess_ns` longer than
-    /// the
-    /// median.
+    /// the median.
     pub(super) fn evidence(
         &self,
         times: &OperationTimes,
@@ -179,8 +178,7 @@ impl Observer {
 }
 
 impl Change {
-    /// Returns whether the client's core and the server's core had interrupts, and whether
-    /// either
+    /// Returns whether the client's core and the server's core had interrupts, and whether either
     /// thread had page faults: events that also happen by chance.
     pub(super) fn chance_events(&self) -> [bool; 3] {
         let interrupts = |seen: EndObservation| seen.interrupts.is_some_and(|count| count > 0);

@@ -248,8 +248,7 @@ fn run_rounds(
     let _pinned = Pinned::to(lab.client_core)?;
     let fifo = lab.client_fifo.map(Fifo::current_thread).transpose()?;
     for round in 0..rounds {
-        // The order of the paths is reversed in every other round. The first round also
-        // makes the
+        // The order of the paths is reversed in every other round. The first round also makes the
         // samples that the division leaves over.
         let count =
             settings.samples / rounds + if round == 0 { settings.samples % rounds } else { 0 };

@@ -74,8 +74,7 @@ pub fn connect(
     waiting: Mode,
 ) -> Result<Connection> {
     assert!((1..=4096).contains(&connections), "1 to 4,096 connections, not {connections}");
-    // This clock starts before the clients' own, so that their time does not go backwards when
-    // it
+    // This clock starts before the clients' own, so that their time does not go backwards when it
     // replaces theirs.
     let start = Instant::now();
     let count = if sockets == Sockets::Each { connections } else { 1 };

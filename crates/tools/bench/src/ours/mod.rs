@@ -327,9 +327,8 @@ impl SpratServer {
         self.process.insert(process).wait_ready(READY_LIMIT, || ready(&options))
     }
 
-    /// Stops the server's process while others are measured, since a server that spins would
-    /// take a
-    /// core from them, or continues it.
+    /// Stops the server's process while others are measured, since a server that spins would take
+    /// a core from them, or continues it.
     pub(crate) fn set_parked(&self, parked: bool) {
         set_stopped(self.pid(), parked);
     }

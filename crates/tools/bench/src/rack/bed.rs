@@ -155,8 +155,7 @@ impl TestBed {
     }
 
     /// Prepares a command in the namespace from which the host can be reached. Files that it
-    /// makes
-    /// in its working directory are removed with the bed. `program` is an absolute path.
+    /// makes in its working directory are removed with the bed. `program` is an absolute path.
     pub(super) fn beside(&self, program: &Path) -> Command {
         let mut command = Command::new("ip");
         command

@@ -49,8 +49,7 @@ pub struct Lab {
     /// The core to which the load generator is pinned, if any.
     pub client_core: Option<usize>,
     /// The generator's SCHED_FIFO priority, if any: on a core of its own, no ordinary process
-    /// then
-    /// delays it.
+    /// then delays it.
     pub client_fifo: Option<u8>,
     /// Measurements of each system.
     pub rounds: usize,
@@ -64,8 +63,7 @@ pub struct Lab {
 
 impl Lab {
     /// Returns the defaults: servers on the last core and the generator on the first, if there
-    /// are
-    /// at least two; three rounds of a second.
+    /// are at least two; three rounds of a second.
     #[must_use]
     pub fn new() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -81,8 +79,7 @@ impl Lab {
         }
     }
 
-    /// Returns this lab with a SCHED_FIFO generator, which no ordinary process can delay, if
-    /// this
+    /// Returns this lab with a SCHED_FIFO generator, which no ordinary process can delay, if this
     /// process is allowed to use that class and the generator has a core.
     #[must_use]
     pub fn undisturbed(&self) -> Self {

@@ -15,8 +15,7 @@ pub struct Mix {
     /// Connections, one client each.
     pub connections: usize,
     /// Operations that each client keeps in flight: with 1 it waits for every answer, with more
-    /// it
-    /// pipelines.
+    /// it pipelines.
     pub depth: usize,
     /// Share of reads, 0 to 1.
     pub read_share: f64,

@@ -82,8 +82,7 @@ pub fn utilisation(lab: &Lab, system: &Sprat) -> Result<Utilisation> {
     let before = [moved(&roomy)?, moved(&full)?];
     let mut loaded = Vec::new();
     // The cleaner catches up while the server is idle, so a burst before each measurement makes
-    // it
-    // work again.
+    // it work again.
     let burst = whole(full.free_bytes as f64 / full.log_bytes);
     for (filled, label, burst) in
         [(&roomy, "25 % full, no cleaning", 0), (&full, "90 % full, cleaning", burst)]

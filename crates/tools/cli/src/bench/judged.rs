@@ -228,8 +228,7 @@ fn judge(
     let beside = |ending: &str| PathBuf::from(format!("target/bench/{name}.{ending}"));
     let (out, html) = (out.unwrap_or(beside("json")), html.unwrap_or(beside("html")));
     // The data goes where the results go: a temporary folder may be a tmpfs, where a sync does
-    // not
-    // write to a disk.
+    // not write to a disk.
     let data =
         out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     std::fs::create_dir_all(data).with_context(|| format!("making {}", data.display()))?;

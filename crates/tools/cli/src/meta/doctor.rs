@@ -131,7 +131,11 @@ fn json_of(finding: &Finding) -> Value {
         "is": finding.is,
         "should": finding.should,
         "limit": finding.limit,
-        "end": match finding.end { End::Sender => "sender", End::Receiver => "receiver", End::Both => "both" },
+        "end": match finding.end {
+            End::Sender => "sender",
+            End::Receiver => "receiver",
+            End::Both => "both",
+        },
         "why": finding.why,
         "only_others": finding.only_others,
     })

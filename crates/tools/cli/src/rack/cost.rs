@@ -126,8 +126,7 @@ fn inputs(args: &RackCostArgs) -> Result<(Cost, Vec<String>)> {
         if cost.options.is_empty()
             && let Some(power) = plan.spec.server.power
         {
-            // The power of the chassis, and of switches without servers, is divided
-            // among the
+            // The power of the chassis, and of switches without servers, is divided among the
             // servers.
             let capacity = &plan.summary.capacity;
             let boxes = (capacity.chassis + capacity.switches) as f64;

@@ -240,8 +240,7 @@ fn run(args: &RackLoadArgs, load: Load) -> Result<(LoadReport, Option<Verificati
         let progress = running.progress();
         if let Some(last) = progress.last.filter(|last| last.begins > printed && !args.json) {
             printed = last.begins;
-            // The times of the operations that were due in that second: perhaps none is
-            // answered
+            // The times of the operations that were due in that second: perhaps none is answered
             // yet.
             let time = |micros: u64| match last.response.count {
                 0 => "-".to_owned(),

@@ -467,8 +467,7 @@ impl Shutdown {
         }
     }
 
-    /// Stops the server at the first Ctrl-C or SIGTERM, and ends the process at the second.
-    /// While
+    /// Stops the server at the first Ctrl-C or SIGTERM, and ends the process at the second. While
     /// the server is still starting, the first signal ends the process: starting may take long,
     /// since the server replays its log or waits for its coordinator.
     fn stop_on_signal(&self) -> Result<()> {

@@ -127,8 +127,7 @@ impl<'a> Live<'a> {
             work(&self.args.work, contacts(&hosts(&self.rack.plan)), steps, cassandra)?;
         load.check()?;
         self.fresh.set(false);
-        // Threads inherit the network namespace, so those of the load stay in the one from
-        // which
+        // Threads inherit the network namespace, so those of the load stay in the one from which
         // the hosts can be reached.
         let running = self.rack.within(|| RunningLoad::start(load))??;
         while !running.is_done() {
@@ -148,8 +147,7 @@ impl<'a> Live<'a> {
     }
 
     /// Lets hosts with systemd apply the kept kernel settings whenever they start. Removes the
-    /// file
-    /// from hosts on which no setting was kept.
+    /// file from hosts on which no setting was kept.
     pub(super) fn keep_across_boots(&self, journal: &Journal) -> Result<()> {
         let mut lines: BTreeMap<&str, BTreeMap<&str, &str>> = BTreeMap::new();
         for change in journal.standing().flat_map(|entry| &entry.changes) {
@@ -286,8 +284,7 @@ impl Subject for Live<'_> {
 }
 
 impl Live<'_> {
-    /// After a change of a table's compression, lets all instances rewrite the table's files
-    /// with
+    /// After a change of a table's compression, lets all instances rewrite the table's files with
     /// it. Does nothing after changes of other properties.
     fn rewrite(&self, table: &str, property: &str) -> Result<(), String> {
         let Some((keyspace, name)) = table.split_once('.').filter(|_| property == "compression")

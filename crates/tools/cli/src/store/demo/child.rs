@@ -51,8 +51,7 @@ pub(super) struct Sandbox {
 
 impl Sandbox {
     /// Makes a directory in the system's temporary one. Returns an error if there is no room for
-    /// a
-    /// server with `memory` bytes.
+    /// a server with `memory` bytes.
     pub(super) fn new(memory: u64) -> Result<Self> {
         let parent = std::env::temp_dir();
         let free = free_bytes(&parent)?;
@@ -169,7 +168,8 @@ impl ServerChild {
         let (sender, lines) = channel();
         let listen = move || {
             for line in BufReader::new(stderr).lines().map_while(std::io::Result::ok) {
-                let _ = sender.send(line); // fails once the server is ready: it has no receiver then
+                // Fails once the server is ready, because the receiver is dropped then.
+                let _ = sender.send(line);
             }
         };
         thread::Builder::new()
