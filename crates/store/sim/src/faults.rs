@@ -204,7 +204,7 @@ impl NetworkConditions {
     }
 
     /// Decides what happens to a frame.
-    fn decide(&mut self, flight: &Flight<'_>) -> Fate {
+    fn decide(&mut self, flight: &Flight<'_>) -> Delivery {
         self.frames += 1;
         self.digest = mix(self.digest ^ flight.now.0 ^ (flight.frame.len() as u64).rotate_left(40));
         let cut = self.cut.contains(&flight.from)
@@ -224,7 +224,7 @@ impl NetworkConditions {
 }
 
 /// The policy for a hub.
-pub fn policy(weather: &Rc<RefCell<NetworkConditions>>) -> impl FnMut(Flight<'_>) -> Fate + use<> {
+pub fn policy(weather: &Rc<RefCell<NetworkConditions>>) -> impl FnMut(Flight<'_>) -> Delivery + use<> {
     let weather = Rc::clone(weather);
     move |flight| weather.borrow_mut().decide(&flight)
 }

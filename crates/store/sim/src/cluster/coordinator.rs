@@ -259,7 +259,7 @@ impl Candidate {
                 self.core.flush();
                 Some(Awaited::Pong)
             }
-            Duty::Rest(until) => {
+            ElectionAction::Rest(until) => {
                 self.wake = until.min(now + MAX_SLEEP);
                 return;
             }

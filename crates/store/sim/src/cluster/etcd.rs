@@ -50,7 +50,7 @@ impl Etcd {
     }
 
     /// The current leader.
-    pub(super) fn holder(&self) -> Option<Holder> {
+    pub(super) fn holder(&self) -> Option<LeaderRecord> {
         self.holder.clone()
     }
 

@@ -150,7 +150,7 @@ impl Server {
     /// ever.
     pub(super) fn end_disk_fault(&mut self, now: Nanos) {
         self.disk_faulty_until = None;
-        self.disk.spare();
+        self.disk.clear_faults();
         self.disk.set_capacity(u64::MAX);
         if self.process.is_some() {
             self.crash(now, true);
@@ -327,7 +327,7 @@ impl Server {
             });
             polled.expect("a port in memory does not fail");
             if session.take_deposed() {
-                core.move_on("");
+                core.switch_coordinator("");
             }
         }
         if left {
