@@ -3,7 +3,7 @@
 
 use sprat_client::{Core, ServerHandle};
 use sprat_net::{AnyDriver, Hub, HubOptions, Locators, Nanos};
-use sprat_store::agent::{Agent, Enlisted, Gone};
+use sprat_store::agent::{CoordinatorSession, Enlisted, SessionEnd};
 use sprat_store::coordinator::election::{LEADER_LEASE, TAKEOVER_GRACE};
 use sprat_store::coordinator::{
     Catalog, Coordinator, DRIFT, FIRST_POLL_TIMEOUT, LEASE, LeaderLease, LeaderMailbox, LeaderTerm,
@@ -66,7 +66,7 @@ struct World {
     mailboxes: Vec<LeaderMailbox<Rows>>,
     valid: Vec<LeaderLease>,
     core: Core,
-    targets: Vec<Target>,
+    targets: Vec<ServerHandle>,
     /// Coordinators that are suspended.
     paused: Vec<bool>,
 }
@@ -267,7 +267,7 @@ fn metadata_shown_to_be_an_older_copy_stay_refused() {
     let (_, version, lease) = world.poll(0, server, 0);
     assert!(lease);
     let cluster = world.nodes[0].service().catalog().cluster();
-    let seen = Seen { cluster: cluster.into(), version: (version + 1).into() };
+    let seen = ClusterSeen { cluster: cluster.into(), version: (version + 1).into() };
     let poll = Request::Assignments { server, known: version, seen: &seen };
     assert_eq!(world.ask(0, &poll, LEADER_LEASE).unwrap().0, Status::WrongCluster);
     world.run(FIRST_POLL_TIMEOUT * 2);
@@ -325,7 +325,7 @@ fn a_poll_is_not_answered_by_a_clock_older_than_itself() {
     // long after.
     let stale = world.now;
     world.paused[0] = true;
-    let poll = Request::Assignments { server, known: 0, seen: &Seen::default() };
+    let poll = Request::Assignments { server, known: 0, seen: &ClusterSeen::default() };
     world.core.submit_to(stale, 1, world.targets[0], &poll, Nanos::NEVER).unwrap();
     world.core.flush();
     let connect = |world: &mut World, now: Nanos, granted: &mut bool| {

@@ -9,7 +9,7 @@ use sprat_rpc::{Config, Endpoint, SessionId};
 use sprat_store::backup::Durability;
 use sprat_store::master::{Command, Master, MasterAssignment, Outbox, RecoveryResult, inbox};
 use sprat_store::node::{Node, Service as _};
-use sprat_store::replication::Member;
+use sprat_store::replication::BackupServer;
 use sprat_store::restart::{LogTables, OpenedLog, configure, open};
 use sprat_wire::once::OperationId;
 use sprat_wire::op::{Answer, Condition, MoveOrder, Request, Status};
@@ -370,8 +370,8 @@ proptest! {
             if answer.0 != Status::Ok {
                 continue;
             }
-            let again = client.ask(step, Some(OperationId { again: true, ..id }));
-            prop_assert_eq!(again, answer, "{:?} {:?}", step, id);
+            let resent = client.ask(step, Some(OperationId { resent: true, ..id }));
+            prop_assert_eq!(resent, answer, "{:?} {:?}", step, id);
         }
         for key in 0..KEYS + 40 {
             let key = key.to_le_bytes();
@@ -384,8 +384,8 @@ proptest! {
             if client.objects.get(&key[..]).is_some_and(|value| value.len() == NUMBER_BYTES) {
                 let double = Request::IncrementF64 { table: TABLE, key: &key, delta: 1.0 };
                 let (status, why, _) = client.world.ask(client.at(&key), &double, None, |_| {});
-                let refused = (status, Uncountable::of_code(why));
-                let expected = (Status::NotANumber, Uncountable::IsInteger);
+                let refused = (status, IncrementError::of_code(why));
+                let expected = (Status::NotANumber, IncrementError::IsInteger);
                 prop_assert_eq!(refused, expected, "its type came along");
             }
         }

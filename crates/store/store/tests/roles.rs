@@ -98,7 +98,7 @@ const NO_CLIENT: May = [true, true, true, false];
 fn a_coordinator_checks_roles() {
     let replica = ReplicaId { master: 1, segment: 1 };
     let replica = BackupRequest::Free { replica };
-    let brought = BroughtBack { order: 1.into(), since: 1.into() };
+    let brought = RecoveredPart { order: 1.into(), since: 1.into() };
     let cases = [
         (Request::CreateTable { name: "more", tablets: 0 }, ADMIN),
         (Request::DropTable { name: "mine" }, ADMIN),
@@ -223,7 +223,7 @@ fn a_node_checks_roles() {
         };
         assert!(outbox.send(Command::Assign(Box::new(assigned))));
         let master: Master<sprat_disk::MemDisk> = Master::new(log, None, inbox);
-        let mut world = Caller::new(Member::new(master, Agreeable), who);
+        let mut world = Caller::new(ClusterNode::new(master, Agreeable), who);
         let client = who == Some(Role::Client);
         let or = |denied, fine| if client { denied } else { fine };
         for (table, reads, writes) in [

@@ -259,7 +259,7 @@ impl Candidate {
                 self.core.flush();
                 Some(Awaited::Pong)
             }
-            ElectionAction::Rest(until) => {
+            ElectionAction::WaitUntil(until) => {
                 self.wake = until.min(now + MAX_SLEEP);
                 return;
             }

@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn counts_exclude_the_cost_of_counting() {
-        let mut laps = Laps::default();
+        let mut laps = RecentSamples::default();
         assert_eq!(events_milli(&laps, 0), 0);
         [12, 13].into_iter().for_each(|events| laps.push(events));
         assert_eq!(

@@ -18,8 +18,8 @@ const SHORT: u32 = 3;
 /// The only backup with an undamaged replica of the first segment.
 const WHOLE: u32 = 4;
 
-fn operation(slot: u16, again: bool) -> OperationId {
-    OperationId { client: 7, lane: slot, sequence: 3, again }
+fn operation(slot: u16, resent: bool) -> OperationId {
+    OperationId { client: 7, slot, sequence: 3, resent }
 }
 
 /// The two halves of the table.
