@@ -1,4 +1,4 @@
-//! One download, in a thread of its own.
+//! One download, on a thread of its own.
 
 use super::protocol::{Code, FileName, Id, Report};
 use sprat_flow::RecentRate;
@@ -7,32 +7,40 @@ use sprat_flow::file::DestinationError;
 use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
 
-/// Between two reports of how far a download is.
+/// Interval between two reports of progress.
 const REPORT_TIME: Duration = Duration::from_millis(500);
 
-/// Tells how a download goes.
-pub(super) struct Teller<'a> {
+/// Runs a download and reports its progress to the browser.
+pub(super) struct DownloadReporter<'a> {
     id: &'a Id,
     name: &'a FileName,
     reports: &'a SyncSender<Report>,
     recent: RecentRate,
-    told: Option<Instant>,
+    last_report: Option<Instant>,
     verified: bool,
 }
 
-impl<'a> Teller<'a> {
-    /// Of the download that is to get this name.
+impl<'a> DownloadReporter<'a> {
+    /// Makes the reporter of a download that will have this name.
     pub(super) fn new(id: &'a Id, name: &'a FileName, reports: &'a SyncSender<Report>) -> Self {
-        Self { id, name, reports, recent: RecentRate::default(), told: None, verified: false }
+        Self {
+            id,
+            name,
+            reports,
+            recent: RecentRate::default(),
+            last_report: None,
+            verified: false,
+        }
     }
 
-    /// Makes the copy; gives the last report, which is the caller's to send. None: it was stopped.
+    /// Runs the download, and returns its final report, which the caller sends; `None` if it was
+    /// cancelled.
     pub(super) fn run(mut self, copy: &Fetch) -> Option<Report> {
         match copy.run(&mut |event| self.event(event)) {
             Ok(outcome) => Some(self.done(&outcome)),
             Err(Error::Cancelled) => None,
             Err(error) => {
-                let (code, why) = judge(error);
+                let (code, why) = classify(error);
                 Some(Report::Failed { id: self.id.clone(), code, why: why.into() })
             }
         }
@@ -43,8 +51,7 @@ impl<'a> Teller<'a> {
             Event::Opened { length, verified, resumed, .. } => {
                 (self.recent, self.verified) = (RecentRate::default(), *verified);
                 let (id, name) = (self.id.clone(), self.name.clone());
-                // The browser may have gone: then there is nobody to tell, and the host is about to
-                // end.
+                // If the browser has gone, the report is lost, and the host is about to end.
                 let report = Report::Opened {
                     id,
                     name,
@@ -57,11 +64,11 @@ impl<'a> Teller<'a> {
             }
             Event::Progress(progress) => {
                 let bytes_per_second = self.recent.per_second(progress.received);
-                if self.told.is_none_or(|told| told.elapsed() >= REPORT_TIME) {
-                    self.told = Some(Instant::now());
+                if self.last_report.is_none_or(|last_report| last_report.elapsed() >= REPORT_TIME) {
+                    self.last_report = Some(Instant::now());
                     let rtt_us = u64::try_from(progress.rtt.as_micros()).unwrap_or(u64::MAX);
                     let (id, done, bytes) = (self.id.clone(), progress.done, progress.length);
-                    // One that nobody has room for is not worth waiting for.
+                    // If the queue is full, the next report will do.
                     let _ = self.reports.try_send(Report::Progress {
                         id,
                         done,
@@ -101,8 +108,8 @@ impl<'a> Teller<'a> {
     }
 }
 
-/// Why a download failed, without advice about a command line that nobody typed.
-pub(super) fn judge(error: Error) -> (Code, String) {
+/// Says why a download failed, without advice about a command line that was never used.
+pub(super) fn classify(error: Error) -> (Code, String) {
     match error {
         Error::Usage(why) => (Code::Usage, why),
         Error::NotFound { status, .. } => {

@@ -220,7 +220,8 @@ proptest! {
     ) {
         let mut text = format!("HTTP/1.1 {status} X\r\n");
         if let Some(length) = length { text += &format!("Content-Length: {length}\r\n"); }
-        if let Some((first, last, total)) = range { text += &format!("Content-Range: bytes {first}-{last}/{total}\r\n"); }
+        if let Some((first, last, total)) = range { text += &format!("Content-Range: bytes \
+            {first}-{last}/{total}\r\n"); }
         if verified { text += "Content-Type: application/vnd.sprat.verified\r\n"; }
         text += "\r\n";
         let part = from << 20..(from << 20) + bytes;

@@ -133,9 +133,11 @@ proptest! {
         }
         // Alone the faster one would take this long; together it is less, give or take what a tail is not worth.
         let alone = paces[0] * u32::try_from(count).unwrap();
-        prop_assert!(now < alone + 3 * SECOND + paces[1], "{now:?} where one alone takes {alone:?}");
+        prop_assert!(now < alone + 3 * SECOND + paces[1], "{now:?} where one alone takes \
+            {alone:?}");
         prop_assert!(came[1] <= came[0], "{came:?}");
-        prop_assert!(came[0] + came[1] <= count + 4, "{came:?} of {count}: little is fetched twice");
+        prop_assert!(came[0] + came[1] <= count + 4, "{came:?} of {count}: little is fetched \
+            twice");
     }
 }
 

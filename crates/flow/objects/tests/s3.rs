@@ -4,7 +4,7 @@
 use sprat_flow::copy::{Error, Event, Fetch, Options};
 use sprat_flow::file::DestinationError;
 use sprat_http::Cancel;
-use sprat_objects::{Location, Store, Upload};
+use sprat_objects::{Bucket, Location, Upload};
 use sprat_testing::skip;
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -91,8 +91,8 @@ impl Server {
         Some(server)
     }
 
-    fn store(&self, options: &Options, cancel: &Cancel) -> Store {
-        Store::at(&self.endpoint, KEYS, "bucket", options, cancel).unwrap()
+    fn store(&self, options: &Options, cancel: &Cancel) -> Bucket {
+        Bucket::with_keys(&self.endpoint, KEYS, "bucket", options, cancel).unwrap()
     }
 
     /// The object as the server keeps it; nothing when there is none.
@@ -304,7 +304,8 @@ fn what_there_is_not_or_not_for_us_is_told_so(server: &Server) {
         "{error}"
     );
     let others =
-        Store::at(&server.endpoint, (KEYS.0, "another"), "bucket", &options(), &cancel).unwrap();
+        Bucket::with_keys(&server.endpoint, (KEYS.0, "another"), "bucket", &options(), &cancel)
+            .unwrap();
     let address = others.address(&location("file")).unwrap();
     let error =
         Fetch::from_address(address, &target, options()).unwrap().run(&mut |_| {}).unwrap_err();

@@ -135,7 +135,8 @@ fn an_outage_is_soon_forgotten() {
             let share = world.run(1.0)[0] / world.capacity;
             assert!(
                 share > 0.9,
-                "{share:.3} after {outage} s without the path of {rtt} s, {buffer} B, known for {known} s"
+                "{share:.3} after {outage} s without the path of {rtt} s, {buffer} B, known for \
+                 {known} s"
             );
         }
     }

@@ -248,7 +248,8 @@ impl<'a> Job<'a> {
                 "the first host does not say that it sends parts of files: it sends all".to_owned(),
             ));
         } else if !found.source.verified && !self.fetch.options.sums.any() {
-            let why = "no host tells values of the file's parts, so that nobody knows whether all have the same file: the first sends all; with \
+            let why = "no host tells values of the file's parts, so that nobody knows whether all \
+                have the same file: the first sends all; with \
                        --blake3 or --sha256 the others may help";
             report(&Event::Note(why.to_owned()));
         } else {
@@ -359,7 +360,8 @@ impl<'a> Job<'a> {
                     let (verified, validator) = (reply.start.verified, reply.head.validator());
                     let is_folder = address.path().ends_with('/');
                     if address.wants_verified() && !verified && !is_folder {
-                        let why = "does not have the verified form that sprat:// insists on; ask it by http:// or https://";
+                        let why = "does not have the verified form that sprat:// insists on; ask \
+                            it by http:// or https://";
                         return Err(Error::Protocol {
                             source_name: address.to_string(),
                             why: why.to_owned(),

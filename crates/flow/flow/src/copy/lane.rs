@@ -366,7 +366,8 @@ impl Stream<'_> {
             return Ok(());
         }
         let why = format!(
-            "the {bytes} B at {offset} arrive wrong, {times} times now; look at the network cards and the memory between here and there"
+            "the {bytes} B at {offset} arrive wrong, {times} times now; look at the network cards \
+             and the memory between here and there"
         );
         Err(Error::Corrupt { source_name, why }.into())
     }

@@ -105,7 +105,8 @@ pub(super) fn resume_or_begin(
     }
     let journal = if identity.validator.is_empty() {
         report(&Event::Note(
-            "the server does not tell one state of the file from another: an interruption will cost all of it"
+            "the server does not tell one state of the file from another: an interruption will \
+             cost all of it"
                 .to_owned(),
         ));
         let _ = std::fs::remove_file(destination.journal()); // it describes what is overwritten

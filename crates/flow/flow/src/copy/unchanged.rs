@@ -28,7 +28,10 @@ pub(super) fn unchanged(
         let has = sums.hash_file(&target, None, &fetch.cancel)?;
         sums.check(&target.display().to_string(), &has).map_err(|error| match error {
             Error::Corrupt { source_name, why } => {
-                let why = format!("is there already, as long and as old as the source; but {why}; --force replaces it");
+                let why = format!(
+                    "is there already, as long and as old as the source; but {why}; \
+                    --force replaces it"
+                );
                 Error::Corrupt { source_name, why }
             }
             other => other,

@@ -53,7 +53,8 @@ pub enum SinkError {
     #[error("{}: another transfer writes this file; wait for it, or stop it", .0.display())]
     Busy(PathBuf),
     /// The filesystem has no room for it.
-    #[error("{}: no space for {bytes} B; make room, or choose another place: {source}", path.display())]
+    #[error("{}: no space for {bytes} B; make room, or choose another place: \
+        {source}", path.display())]
     NoSpace {
         /// The file.
         path: PathBuf,

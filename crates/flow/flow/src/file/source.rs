@@ -41,7 +41,8 @@ const BLOCK: usize = GROUP_BYTES as usize;
 #[derive(Debug, Error)]
 pub enum SourceError {
     /// The file ends before the range does: it was truncated meanwhile.
-    #[error("{}: no byte {at} any more: the file was cut while it was read; begin again", path.display())]
+    #[error("{}: no byte {at} any more: the file was cut while it was read; begin \
+        again", path.display())]
     Short {
         /// The file.
         path: PathBuf,

@@ -1,4 +1,4 @@
-//! Bodies on their way: from a file's blocks to a connection.
+//! Sends bodies: a file's blocks, or their values.
 
 use super::decide::Body;
 use super::socket::Channel;
@@ -15,10 +15,11 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use thiserror::Error;
 
-/// Bytes that are summed at a time; whole chunks of the tree.
+/// Bytes hashed at a time; whole chunks of the tree.
 const PIECE: usize = 256 << 10;
 
-/// Why a body was broken off. Its length is then not reached, so that nobody takes it for whole.
+/// Why a body was broken off. The response is then shorter than its stated length, so that the
+/// client notices.
 #[derive(Debug, Error)]
 pub(super) enum SendError {
     #[error("{0}")]
@@ -29,20 +30,21 @@ pub(super) enum SendError {
     Connection(#[from] io::Error),
 }
 
-/// What is sent.
+/// A file whose content is sent.
 pub(super) struct FileContent<'a> {
     pub(super) file: &'a File,
     pub(super) path: &'a Path,
     pub(super) version: Version,
     pub(super) values: &'a Values,
-    /// Whether values are computed that are known: the client got bytes that do not fit them.
+    /// Whether to recompute cached values, because the client received bytes that do not match
+    /// them.
     pub(super) fresh: bool,
     /// Bytes whose values were computed.
     pub(super) summed: Cell<u64>,
 }
 
 impl FileContent<'_> {
-    /// Sends a head and what follows it.
+    /// Sends a head and the body that follows it.
     pub(super) fn send(
         &self,
         channel: &mut Channel,
@@ -72,7 +74,7 @@ impl FileContent<'_> {
         Ok(())
     }
 
-    /// Sends a head and a range of the file; in verified form, each group's value behind it.
+    /// Sends a head and a range of the file; in verified form, each group's value after it.
     fn send_range(
         &self,
         channel: &mut Channel,
@@ -87,8 +89,9 @@ impl FileContent<'_> {
             let start = source.left().start;
             let group = start / GROUP_BYTES;
             let known = if verified { self.known(group) } else { None };
-            // What is sent out of the page cache is whatever it has when it leaves, and again when
-            // it is sent again: only where the client verifies it.
+            // `sendfile` sends what the page cache holds at each transmission, so a concurrent
+            // change can produce a mix of bytes. It is used only where the client verifies what it
+            // gets.
             let by_reference = verified && !channel.encrypts();
             let piece = if by_reference {
                 source.next_piece()?
@@ -133,7 +136,7 @@ impl FileContent<'_> {
         Ok(())
     }
 
-    /// The value of a group, if it was computed before and the client does not doubt it.
+    /// Returns the cached value of a group, unless the client doubts it.
     fn known(&self, group: u64) -> Option<Value> {
         if self.fresh { None } else { self.values.get(&self.version, group) }
     }
@@ -152,7 +155,7 @@ impl FileContent<'_> {
         Ok(value)
     }
 
-    /// Sums what the page cache has, in pieces that stay in the processor's.
+    /// Hashes bytes from the page cache, in pieces that stay in the processor's cache.
     fn sum(
         &self,
         bytes: &Range<u64>,
@@ -174,7 +177,7 @@ impl FileContent<'_> {
         Ok(())
     }
 
-    /// Sends only the values of a part's groups, each as soon as it is known: who asks has the
+    /// Sends only the values of a part's groups, each as soon as it is known: the client has the
     /// bytes from elsewhere.
     fn send_values(
         &self,
@@ -220,8 +223,8 @@ impl FileContent<'_> {
         Ok(Source::new(file, self.path, part.clone()))
     }
 
-    /// Before the last block leaves: whether all were of one version. What was sent of another is
-    /// without its end then.
+    /// Checks, before the last block is sent, that the file was not changed. If it was, the body is
+    /// left incomplete.
     fn check(&self, last: bool) -> Result<(), SendError> {
         if !last {
             return Ok(());

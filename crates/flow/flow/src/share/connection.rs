@@ -1,4 +1,4 @@
-//! One connection: requests in their order, each answered before the next is looked at.
+//! One connection: answers requests in order, each before it reads the next.
 
 use super::answers::{Answer, Content, Lines};
 use super::body::{FileContent, SendError};
@@ -23,39 +23,40 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// A connection with one peer.
+/// A connection to one client.
 pub(super) struct Connection {
     pub(super) shared: Arc<Shared>,
-    /// What others see of it.
+    /// What other threads see of it.
     pub(super) active: Arc<ActiveConnection>,
     pub(super) channel: Channel,
     pub(super) peer: SocketAddr,
-    /// Bytes that came and were not used yet: what is pipelined.
+    /// Bytes received and not used yet, such as pipelined requests.
     pub(super) unread: Vec<u8>,
-    /// From the first file on, all that is sent is paced.
+    /// Set when the first file is sent; paces everything after it.
     pub(super) paced: Option<Paced>,
-    /// The upload that it brought a part of last: it stays open for the next.
+    /// The upload that its last part belonged to, kept open for the next part.
     pub(super) stream: Option<UploadStream>,
 }
 
-/// Whether the client wants nothing that was computed for others: what it got before was wrong.
+/// Returns whether the client bypasses caches, because the bytes it received were corrupt.
 fn wants_fresh(request: &Request) -> bool {
     request.field("cache-control").is_some_and(|value| value.contains("no-cache"))
 }
 
-/// What becomes of the connection after an answer.
+/// What happens to the connection after a response.
 #[derive(Clone, Copy, Eq, PartialEq)]
 pub(super) enum AfterAnswer {
+    /// It waits for the next request.
     KeepAlive,
-    /// Nothing more is said.
+    /// It is closed in an orderly way.
     Close,
-    /// The same, while a body may still come that nobody wants.
+    /// As `Close`, while an unwanted body may still arrive.
     Drain,
-    /// It must be seen that the answer is not whole.
+    /// It is reset, so that the client sees that the response is incomplete.
     Abort,
 }
 
-/// What came of an answer.
+/// What was sent of a response.
 #[derive(Default)]
 pub(super) struct Sent {
     pub(super) status: u16,
@@ -67,13 +68,13 @@ pub(super) struct Sent {
 
 /// Why there is no next request.
 enum NoHead {
-    /// The peer has gone, or has nothing to say.
+    /// The client has closed the connection, or stayed idle too long.
     Gone,
     Refused(Refused),
 }
 
 impl Connection {
-    /// Answers until either side has had enough.
+    /// Answers requests until either side ends the connection.
     pub(super) fn serve(mut self) {
         let mut first = true;
         let then = loop {
@@ -104,7 +105,7 @@ impl Connection {
         }
     }
 
-    /// Reads until a whole head has come; gives its bytes.
+    /// Reads until a complete head has arrived; returns its length.
     fn next_head(&mut self, first: bool) -> Result<usize, NoHead> {
         let limits = self.shared.limits;
         let mut deadline = None;
@@ -121,7 +122,7 @@ impl Connection {
             let now = Instant::now();
             let until = match idle {
                 true => now + limits.idle,
-                // From the first byte, however slowly others follow.
+                // The time limit of a head starts at its first byte.
                 false => *deadline.get_or_insert(now + limits.head),
             };
             let mut part = [0; 4096];
@@ -144,7 +145,7 @@ impl Connection {
         }
     }
 
-    /// Answers what is no request.
+    /// Answers an invalid request.
     fn refuse(&mut self, refused: &Refused) -> AfterAnswer {
         let body = format!("{}\n", refused.reason).into_bytes();
         let head = Head::new(refused.status).field("Content-Type", "text/plain; charset=utf-8");
@@ -168,26 +169,26 @@ impl Connection {
         if request.method == Method::Put {
             return self.receive(request, began);
         }
-        // What follows the head of a request that takes no body is not waited for.
+        // A body is not accepted with this method, and is not waited for.
         if request.length > 0 {
             return self.refuse(&Refused::bad("no body is taken with this request"));
         }
         let answer = self.shared.find(request);
-        // Without a length, and without chunks, the end of the connection is the end of the answer.
+        // Without a length and without chunks, the end of the connection marks the end of the body.
         let unmarked = request.is_http10 && answer.decision.body == Body::Lines;
         let keep = request.keep_alive && !unmarked && self.stays_open();
         self.send(request, answer, keep, began)
     }
 
-    /// Whether there is a reason to keep it for another request.
+    /// Returns whether the connection may wait for another request.
     pub(super) fn stays_open(&self) -> bool {
         !self.shared.is_stopping() && !self.shared.is_wanted(&self.active)
     }
 
-    /// Refuses a request by a name that is not this server's, where a page in a browser could have
-    /// led it here.
+    /// Rejects a request for a host name that is not this server's, which a page in a browser could
+    /// have caused (see [`super::names`]).
     fn misdirected(&mut self, request: &Request) -> Option<Refused> {
-        if self.shared.tokens().are_wanted() {
+        if self.shared.tokens().are_required() {
             return None;
         }
         let at = self.channel.tcp().local_addr().ok()?.ip();
@@ -247,7 +248,7 @@ impl Connection {
         then
     }
 
-    /// Sends a head and what of a file follows it.
+    /// Sends a head and a file's content.
     fn send_file(
         &mut self,
         (file, version, below): (&File, Version, &Path),
@@ -265,7 +266,7 @@ impl Connection {
             body.length(),
         );
         if self.paced.is_none() {
-            // Where the kernel refuses, it goes at the kernel's own pace.
+            // If the kernel does not support pacing, the connection is not paced.
             self.paced = self.shared.pacer.add(&tcp, self.shared.pace).ok();
         }
         let path = &self.shared.root.path().join(below);
@@ -285,6 +286,7 @@ impl Connection {
         chunks.finish()
     }
 
+    /// Reports a response to the observer.
     pub(super) fn report(&mut self, request: Option<(&Request, &str)>, sent: Sent, began: Instant) {
         let Some(observer) = &self.shared.observer else { return };
         let method = match request.map(|(request, _)| request.method) {

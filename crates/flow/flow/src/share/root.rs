@@ -1,8 +1,8 @@
-//! The shared directory: what a request's path leads to, and that it leads nowhere else.
+//! The shared directory: resolves the paths of requests, and never leaves it.
 //!
-//! The kernel resolves paths beneath the root (`openat2`, `RESOLVE_BENEATH`): symbolic links are
-//! followed as long as they stay inside, however files are moved about meanwhile. A kernel without
-//! that call opens name by name, and follows none.
+//! The kernel resolves paths beneath the root (`openat2` with `RESOLVE_BENEATH`): it follows
+//! symbolic links as long as they stay inside, even while files are being moved. On a kernel
+//! without that call, each name is opened by itself and no link is followed.
 
 use crate::file::Destination;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
@@ -15,23 +15,23 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-/// How often a path is tried again that changed while it was resolved.
+/// How often to resolve a path again that changed meanwhile.
 const TRIES: usize = 16;
 
-/// The first name of paths that are the server's own.
+/// The first name of the server's own paths.
 pub const RESERVED: &str = ".sprat";
 
-/// A directory that is shared.
+/// A shared directory.
 #[derive(Debug)]
 pub struct Root {
     directory: OwnedFd,
     path: PathBuf,
     hidden: bool,
-    /// There is no `openat2`.
+    /// Whether the kernel lacks `openat2`.
     by_name: bool,
 }
 
-/// What is there.
+/// What a path leads to.
 #[derive(Debug)]
 pub enum Found {
     /// A regular file, open for reading.
@@ -40,24 +40,23 @@ pub enum Found {
     Directory(File, Metadata),
 }
 
-/// Why there is nothing.
+/// Why a path leads to nothing.
 #[derive(Debug)]
 pub enum FindError {
-    /// No file or directory of that name, or one that is not shown.
+    /// There is no such file or directory, or it is not shown.
     Missing,
-    /// The operating system does not let us.
+    /// The operating system denies access.
     Forbidden,
-    /// It changes faster than we can look, or we have too many files open.
+    /// The path keeps changing, or too many files are open.
     Busy,
     /// The operating system's error.
     Io(io::Error),
 }
 
 impl Root {
-    /// Shares `path`. `hidden`: also what has a name that begins with a dot.
-    ///
+    /// Shares `path`. `hidden`: whether to show names that begin with a dot.
     /// # Errors
-    /// It is no directory, or cannot be read.
+    /// It is not a directory, or cannot be read.
     pub fn open(path: &Path, hidden: bool) -> io::Result<Self> {
         let directory = rustix::fs::open(
             path,
@@ -75,29 +74,28 @@ impl Root {
         Ok(Self { directory, path, hidden, by_name: tried.is_err() })
     }
 
-    /// The directory's path, for messages.
+    /// Returns the directory's path, for messages.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether a name is shown at all.
+    /// Returns whether a name is shown.
     #[must_use]
     pub fn shows(&self, name: &std::ffi::OsStr) -> bool {
         !name.as_bytes().starts_with(b".") || (self.hidden && !Destination::is_transfer_name(name))
     }
 
-    /// Opens what lies at these names, each of which is one (no slash, not `.` or `..`).
-    ///
+    /// Opens what is at these names, none of which may contain a slash or be `.` or `..`.
     /// # Errors
-    /// `Lost`.
+    /// [`FindError`].
     pub fn find(&self, names: &[OsString]) -> Result<Found, FindError> {
         if names.iter().any(|name| !self.shows(name))
             || names.first().is_some_and(|name| name == RESERVED)
         {
             return Err(FindError::Missing);
         }
-        // First without opening it: to open a device or a pipe may do something.
+        // Check the type first, by `O_PATH`: opening a device or a pipe may have effects.
         let seen =
             File::from(self.resolve(names, OFlags::PATH)?).metadata().map_err(FindError::Io)?;
         let flags = OFlags::RDONLY | OFlags::NOCTTY | OFlags::NONBLOCK;
@@ -112,7 +110,7 @@ impl Root {
         match (found.dev(), found.ino()) == (seen.dev(), seen.ino()) {
             true if kind.is_dir() => Ok(Found::Directory(file, found)),
             true if kind.is_file() => Ok(Found::File(file, found)),
-            // Something else has come to its place.
+            // The path now leads to something else.
             _ if kind.is_fifo() || kind.is_char_device() || kind.is_block_device() => {
                 Err(FindError::Missing)
             }
@@ -120,18 +118,17 @@ impl Root {
         }
     }
 
-    /// Opens the directory at these names, for something to be put into it.
-    ///
+    /// Opens the directory at these names, so that something can be stored in it.
     /// # Errors
-    /// `Lost`.
+    /// [`FindError`].
     pub fn folder(&self, names: &[OsString]) -> Result<OwnedFd, FindError> {
         self.resolve(names, OFlags::RDONLY | OFlags::DIRECTORY)
     }
 
-    /// The same, and makes what is not there of it. Gives whether anything was made.
-    ///
+    /// Opens the directory at these names, creating what is missing of the path. Returns whether
+    /// anything was created.
     /// # Errors
-    /// `Lost`.
+    /// [`FindError`].
     pub fn make(&self, names: &[OsString]) -> Result<(OwnedFd, bool), FindError> {
         match self.folder(names) {
             Err(FindError::Missing) if !names.is_empty() => {}
@@ -155,7 +152,7 @@ impl Root {
                 Err(Errno::AGAIN | Errno::INTR) => {}
                 Err(Errno::ACCESS | Errno::PERM) => return Err(FindError::Forbidden),
                 Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => return Err(FindError::Busy),
-                // Nothing there, or a way out.
+                // It does not exist, or leads out of the root.
                 Err(
                     Errno::NOENT
                     | Errno::NOTDIR
@@ -202,7 +199,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
 
-    /// Both ways, in a directory beside which there is something that nobody may see.
+    /// Resolves in both ways, in a directory beside which there is a secret file.
     #[test]
     fn nothing_outside_is_found() {
         let outside = tempfile::tempdir().expect("a directory");

@@ -199,7 +199,8 @@ proptest! {
         SHARED.write(&name, &file);
         let first = first.index(size);
         let end = size.min(first + length);
-        let answer = SHARED.get(&format!("/{name}"), &format!("Range: bytes={first}-{}\r\n", first + length - 1));
+        let answer = SHARED.get(&format!("/{name}"), &format!("Range: \
+            bytes={first}-{}\r\n", first + length - 1));
         prop_assert_eq!(answer.status, 206);
         prop_assert!(answer.body == file[first..end]);
         std::fs::remove_file(SHARED.path().join(&name)).unwrap();

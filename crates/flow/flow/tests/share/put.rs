@@ -253,7 +253,8 @@ fn parts_become_a_file_when_all_are_there() {
     assert_eq!(shared.get("/a", "").status, 404, "no name yet");
     let end = |tag: &str, hash: blake3::Hash| {
         let fields = format!(
-            "Content-Type: application/vnd.sprat.upload\r\nSprat-Upload: {tag}\r\nSprat-Length: {}\r\nSprat-Blake3: {}\r\n",
+            "Content-Type: application/vnd.sprat.upload\r\nSprat-Upload: {tag}\r\nSprat-Length: \
+             {}\r\nSprat-Blake3: {}\r\n",
             file.len(),
             hash.to_hex()
         );
@@ -481,7 +482,8 @@ fn begin_upload(shared: &Shared, name: &str, length: u64) -> u16 {
     let value = sprat_flow::group::value(length, 0, &group);
     let mut client = shared.connect();
     client.send(&format!(
-        "PUT /{name} HTTP/1.1\r\nHost: h\r\nContent-Type: application/vnd.sprat.verified\r\nSprat-Upload: t\r\n\
+        "PUT /{name} HTTP/1.1\r\nHost: h\r\nContent-Type: \
+         application/vnd.sprat.verified\r\nSprat-Upload: t\r\n\
          Content-Range: bytes 0-1048575/{length}\r\nContent-Length: {}\r\n\r\n",
         group.len() + value.len()
     ));

@@ -9,7 +9,11 @@ fn a_connection_is_kept_and_answers_in_order() {
     shared.write("a", b"first");
     shared.write("b", b"second");
     let mut client = shared.connect();
-    client.send("GET /a HTTP/1.1\r\nHost: h\r\n\r\nHEAD /b HTTP/1.1\r\nHost: h\r\n\r\n\r\nGET /none HTTP/1.1\r\nHost: h\r\n\r\nGET /b HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\nGET /a HTTP/1.1\r\nHost: h\r\n\r\n");
+    client.send(
+        "GET /a HTTP/1.1\r\nHost: h\r\n\r\nHEAD /b HTTP/1.1\r\nHost: h\r\n\r\n\r\nGET \
+        /none HTTP/1.1\r\nHost: h\r\n\r\nGET /b HTTP/1.1\r\nHost: h\r\nConnection: \
+        close\r\n\r\nGET /a HTTP/1.1\r\nHost: h\r\n\r\n",
+    );
     assert_eq!(client.answer(false).unwrap().text(), "first");
     assert_eq!(client.answer(true).unwrap().field("Content-Length"), Some("6"));
     assert_eq!(client.answer(false).unwrap().status, 404);

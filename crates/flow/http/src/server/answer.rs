@@ -16,7 +16,8 @@ impl Head {
     #[must_use]
     pub fn new(status: u16) -> Self {
         let text = format!(
-            "HTTP/1.1 {status} {}\r\nDate: {}\r\nServer: sprat\r\nX-Content-Type-Options: nosniff\r\n\
+            "HTTP/1.1 {status} {}\r\nDate: {}\r\nServer: sprat\r\nX-Content-Type-Options: \
+             nosniff\r\n\
              Cross-Origin-Resource-Policy: same-origin\r\n",
             reason(status),
             date::now()

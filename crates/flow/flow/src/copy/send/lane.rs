@@ -237,7 +237,8 @@ impl Sending<'_> {
             let _ = self.events.try_send(Event::Wrong { offset, bytes, times });
             if times >= GROUP_ATTEMPTS {
                 let why = format!(
-                    "the {bytes} B at {offset} arrive wrong, {times} times now; look at the network cards and the memory between here and there"
+                    "the {bytes} B at {offset} arrive wrong, {times} times now; look at the \
+                     network cards and the memory between here and there"
                 );
                 return Err(Error::Corrupt { source_name: self.to.to_string(), why }.into());
             }

@@ -244,8 +244,11 @@ impl Sending<'_> {
         let end = |task: Task, end: FileResult| match end {
             FileResult::Done(note) => {
                 if let Some(note) = note {
-                    let _ =
-                        events.send(Event::Note(format!("{}: {note}", task.entry.path.display()))); // the receiver outlives the workers
+                    let _ = events.send(Event::Note(format!(
+                        "{}: \
+                            {note}",
+                        task.entry.path.display()
+                    ))); // the receiver outlives the workers
                 }
                 files.fetch_add(1, Relaxed);
                 bytes.fetch_add(task.entry.version.size, Relaxed);

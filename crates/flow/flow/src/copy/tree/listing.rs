@@ -80,7 +80,8 @@ pub(in crate::copy) fn fetch(
     let Reply { mut wire, head, start } = reply;
     if head.kind != LINES {
         let why = format!(
-            "does not list folders as a server of ours does: it sends {:?}; name the files one by one",
+            "does not list folders as a server of ours does: it sends {:?}; name the files one by \
+             one",
             head.kind
         );
         return Err(wrong(folder, why));

@@ -1,8 +1,8 @@
-//! What is sent to a server: files, whole or in parts, into the directory that it shares.
+//! Receives uploads: files, whole or in parts, into the shared directory.
 //!
-//! Nothing has the name of a file before all of it is here, right and durable. A refusal before a
-//! body leaves the connection as it is where the body is short; else the connection ends, so that
-//! nobody waits for what nobody wants.
+//! A file gets its name only when it is complete, verified and durable. If a request is rejected
+//! before its body, a short body is discarded and the connection stays open; with a long one the
+//! connection is closed.
 
 mod intake;
 mod parts;
@@ -32,22 +32,21 @@ use std::fs::File;
 use std::io::{self, Write as _};
 use std::ops::Range;
 use std::time::Instant;
-use uploads::{FinishError, Named, PutTarget, conflict, failed};
+use uploads::{FinishError, PublishedFile, PutTarget, conflict, failed};
 
-/// Longest file that is written in one go, without a ring and without a journal, bytes.
+/// Longest file that is written at once, without io_uring or a journal, in bytes.
 const SMALL: u64 = 4 << 20;
 
-/// Most bytes of a body that nobody wants which are read all the same, so that the connection goes
-/// on.
+/// Longest unwanted body that is read anyway, so that the connection stays open.
 const MAX_SKIPPED: u64 = 8 << 20;
 
-/// Most groups of a part that may arrive wrong: more are no accident.
+/// Most corrupt groups of a part: more indicate a fault that repetition does not cure.
 const MAX_WRONG: usize = 64;
 
-/// Seconds after which one who was refused for want of room may try again.
+/// `Retry-After` of a request rejected for want of room, in seconds.
 const RETRY_AFTER: u64 = 2;
 
-/// Why a body is not taken.
+/// Why a body is not stored.
 enum PutError {
     Refused(Refused),
     /// The connection broke, or was too slow.
@@ -60,7 +59,7 @@ impl From<Refused> for PutError {
     }
 }
 
-/// What is said of what was put.
+/// The response to a PUT.
 struct PutReply {
     head: Head,
     text: String,
@@ -76,11 +75,11 @@ impl PutReply {
         self
     }
 
-    /// A file has its name.
-    fn named((version, replaced, refused): Named) -> Self {
-        let (status, text) = if replaced { (200, "replaced") } else { (201, "created") };
-        let put = Self::new(status, text).field("ETag", version.tag());
-        match refused {
+    /// Makes the response for a file that has its name.
+    fn named(named: PublishedFile) -> Self {
+        let (status, text) = if named.replaced { (200, "replaced") } else { (201, "created") };
+        let put = Self::new(status, text).field("ETag", named.version.tag());
+        match named.attribute_error {
             Some(error) => put.field(
                 NOTE,
                 format_args!("time, permissions or extended attributes cannot be set: {error}"),
@@ -91,7 +90,7 @@ impl PutReply {
 }
 
 impl Connection {
-    /// Takes what a PUT brings.
+    /// Handles a PUT.
     pub(super) fn receive(&mut self, request: &Request, began: Instant) -> AfterAnswer {
         let shared = self.shared.clone();
         let address = request.target.as_ref().map_or_else(|| "*".to_owned(), Target::encoded);
@@ -104,7 +103,7 @@ impl Connection {
         let mut body =
             BodyReader::new(&mut self.channel, &mut self.unread, request.length, patience);
         let taken = shared.put(request, &mut body, &mut stream, &mut |bytes| transfer.add(bytes));
-        // Who waits for a word before the body may send it all the same, or not.
+        // A client that expects a 100 response may still send the body, or not.
         let skipped = body.left() == 0 || (!request.expects_continue && body.skip(MAX_SKIPPED));
         self.stream = stream;
         let bytes = transfer.sent();
@@ -158,7 +157,7 @@ impl Connection {
 }
 
 impl Shared {
-    /// Who may put something here, if anything may be.
+    /// Checks whether the request may store anything.
     fn may_put(&self, request: &Request) -> Result<(), Refused> {
         let refused = |status, reason: &str| Err(Refused { status, reason: reason.to_owned() });
         match self.tokens().check(request) {
@@ -166,7 +165,8 @@ impl Shared {
             Some(Proof::Head(_, Right::Read) | Proof::Address(_, Right::Read)) => {
                 return refused(403, "this token is for reading alone");
             }
-            // A page that some browser shows may be anybody's, whatever name it came by.
+            // An `Origin` means a page in a browser, which may be anybody's, whatever host name it
+            // used.
             Some(Proof::None) if request.field("origin").is_some() => {
                 return refused(
                     403,
@@ -184,7 +184,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Takes what a request brings, telling of bytes as they come.
+    /// Stores what a request contains, and calls `progress` with the number of bytes as they
+    /// arrive.
     fn put(
         &self,
         request: &Request,
@@ -202,7 +203,7 @@ impl Shared {
             .into());
         }
         if put == PutKind::Folder {
-            attributes.xattrs = Xattrs::default(); // of files only
+            attributes.xattrs = Xattrs::default(); // directories get none
         }
         let target = request.target.as_ref().ok_or_else(|| Refused::bad("nothing is put there"))?;
         if put == PutKind::Folder {
@@ -260,20 +261,20 @@ impl Shared {
         }
     }
 
-    /// Answers what there is of an upload.
+    /// Answers a query for the state of an upload; `None` if the request is not one.
     pub(super) fn answer_upload_query(
         &self,
         request: &Request,
         target: &Target,
     ) -> Option<Decision> {
-        let told = match put::parse_query(request, self.writable.unwrap_or(put::MAX_FILE)) {
+        let decision = match put::parse_query(request, self.writable.unwrap_or(put::MAX_FILE)) {
             Ok(None) => return None,
             Ok(Some(asked)) => {
                 self.may_put(request).and_then(|()| self.describe_upload(request, target, &asked))
             }
             Err(refused) => Err(refused),
         };
-        Some(told.unwrap_or_else(|Refused { status, reason }| {
+        Some(decision.unwrap_or_else(|Refused { status, reason }| {
             text(request, Head::new(status), &format!("{reason}\n"))
         }))
     }
@@ -305,7 +306,7 @@ impl Shared {
         Ok(finish(request, head, Body::Text(self.uploads.encode_state(&target_file, asked)?)))
     }
 
-    /// Where a file is put.
+    /// Returns where a file is to be stored.
     fn target_file(&self, target: &Target) -> Result<PutTarget, Refused> {
         let (name, before) =
             target.names().split_last().ok_or_else(|| Refused::bad("a file has a name"))?;
@@ -325,7 +326,7 @@ impl Shared {
         })?;
         if attributes.mode.is_some() || attributes.modified.is_some() {
             let has = rustix::fs::fstat(&folder).map_err(|errno| failed(&errno.into()))?.st_mode;
-            // Its owner's permissions stay in any case: else nothing more could be put there.
+            // The owner keeps all permissions: otherwise nothing more could be stored in it.
             let mode = attributes.mode.map_or(has, |mode| mode | 0o700);
             let attributes = Attributes { mode: Some(mode), ..attributes.clone() };
             attributes.apply_to(&folder).map_err(|error| failed(&error))?;
@@ -334,7 +335,7 @@ impl Shared {
     }
 }
 
-/// A file that comes at once.
+/// A file whose bytes are all in one request.
 struct WholeFile<'a> {
     length: u64,
     verified: bool,
@@ -343,7 +344,7 @@ struct WholeFile<'a> {
 }
 
 impl WholeFile<'_> {
-    /// Writes it as it comes.
+    /// Writes a small file as it arrives.
     fn small(
         self,
         target_file: &PutTarget,
@@ -356,12 +357,12 @@ impl WholeFile<'_> {
             |error| PutError::from(target_file.refuse(&at(&destination, length, error), false));
         let mut file = destination.create().map_err(refuse)?;
         let written = self.write(&mut file, body, &refuse);
-        let named = written.and_then(|refused| {
+        let named = written.and_then(|attribute_error| {
             let (version, replaced) = target_file.publish(request)?;
-            Ok((version, replaced, refused))
+            Ok(PublishedFile { version, replaced, attribute_error })
         });
         if named.is_err() {
-            let _ = destination.discard(); // the reason is told
+            let _ = destination.discard(); // the caller gets the reason
         }
         Ok(PutReply::named(named?))
     }
@@ -386,12 +387,12 @@ impl WholeFile<'_> {
             file.write_all(content).map_err(refuse)?;
             (self.progress)(content.len() as u64);
         }
-        let refused = self.attributes.apply_to(&*file).err();
+        let attribute_error = self.attributes.apply_to(&*file).err();
         file.sync_data().map_err(refuse)?;
-        Ok(refused)
+        Ok(attribute_error)
     }
 
-    /// The same past the page cache. What has come of it is of no use after an interruption.
+    /// Writes a large file past the page cache. After an interruption it cannot be resumed.
     fn large(
         self,
         shared: &Shared,
@@ -412,7 +413,7 @@ impl WholeFile<'_> {
     }
 }
 
-/// Takes the groups of a part; gives those that arrived wrong.
+/// Stores the groups of a part; returns those that arrived corrupt.
 fn groups(
     stream: &UploadStream,
     range: &Range<u64>,
@@ -426,8 +427,8 @@ fn groups(
         let bytes = group::range(length, index);
         let len = usize::try_from(bytes.end - bytes.start).expect("a group is in memory");
         let mut buffer = stream.buffer()?;
-        // The first may go on within a group; if its beginning is not here any more, it comes out
-        // wrong.
+        // The first group may continue one whose first bytes arrived before. If these are gone, the
+        // group counts as corrupt.
         let have =
             usize::try_from(range.start.saturating_sub(bytes.start)).expect("within a group");
         let begun =
@@ -439,7 +440,7 @@ fn groups(
             Ok((value, if verified { body.value()? } else { value }))
         };
         match take() {
-            Ok((value, told)) if value == told && is_whole => {
+            Ok((value, stated)) if value == stated && is_whole => {
                 stream.arrived(index, buffer, len, value)?
             }
             Ok(_) => {
@@ -457,7 +458,8 @@ fn groups(
         progress(len as u64);
         if wrong.len() > MAX_WRONG {
             let reason = format!(
-                "more than {MAX_WRONG} groups of this part arrive wrong; look at the network cards and the memory on the way"
+                "more than {MAX_WRONG} groups of this part arrive wrong; look at the network cards \
+                 and the memory on the way"
             );
             return Err(Refused { status: 422, reason }.into());
         }

@@ -1,6 +1,6 @@
-//! Uploads: files that come in parts, over one connection after the other or several at a time.
-//! What has come lies under a hidden name beside the file, with a journal, until all of it is
-//! there.
+//! Uploads: files that arrive in parts, over several connections one after the other or at the same
+//! time. What has arrived is in a hidden file beside the destination, with a journal, until the
+//! file is complete.
 
 use super::parts::{self, Parts, Reserved};
 use crate::file::{Attributes, Destination, DestinationError, Sink, SinkError};
@@ -23,45 +23,45 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Most files that are received at a time, small ones apart; one more is answered 503.
+/// Most files that are received at a time, not counting small ones; one more is answered with 503.
 pub const MAX_UPLOADS: usize = 16;
 
-/// Most connections that bring parts of one upload at a time.
+/// Most connections that send parts of one upload at a time.
 pub const MAX_UPLOAD_STREAMS: usize = 16;
 
-/// Groups in memory for an upload: its connections fill one each while the disk works on others.
+/// Groups in memory for an upload: each connection fills one while the disk works on others.
 const BUFFERS: usize = MAX_UPLOAD_STREAMS + 8;
 const _: () = assert!(BUFFERS <= crate::file::MAX_BUFFERS);
 
-/// A directory that is open, and a name in it: what is put there stays in that directory, wherever
-/// that is moved.
+/// An open directory and a name in it. What is stored stays in that directory even if it is moved.
 pub(super) struct PutTarget {
     folder: OwnedFd,
     name: OsString,
-    /// What people call the file.
+    /// The file's path in messages.
     shown: String,
 }
 
-/// Which file: whatever path leads to it.
+/// Identifies a file independently of the path that leads to it: device and inode of its directory,
+/// and its name.
 type Key = (u64, u64, OsString);
 
-/// What is being received, and what was.
+/// The uploads in progress.
 pub(in crate::share) struct Uploads {
     slots: Mutex<HashMap<Key, Arc<Slot>>>,
     parts: Arc<Parts>,
     begun: Arc<Mutex<HashMap<Key, Begun>>>,
 }
 
-/// The beginning of a group whose rest did not come before a connection broke: one of each upload,
-/// 1 MiB at most.
+/// The first bytes of a group whose rest a broken connection left out: one for each upload, 1 MiB
+/// at most.
 struct Begun {
     tag: String,
     group: u64,
     bytes: Vec<u8>,
 }
 
-/// An upload's place among all. Whoever opens it waits here for who closes it, for it is written
-/// down then what there is.
+/// The place of an upload. A connection that opens the upload waits here for one that closes it,
+/// which writes the journal.
 type Slot = Mutex<Option<Arc<Upload>>>;
 
 /// A file that is being received.
@@ -71,18 +71,19 @@ pub(super) struct Upload {
     pub(super) length: u64,
     tag: Option<String>,
     streams: AtomicUsize,
-    state: Mutex<State>,
+    state: Mutex<UploadState>,
     parts: Arc<Parts>,
     begun: Arc<Mutex<HashMap<Key, Begun>>>,
     _reserved: Reserved,
 }
 
-struct State {
+/// The state of an upload, shared by its connections.
+struct UploadState {
     partial: Partial,
-    /// Whether it has its name, or is thrown away: nothing is kept.
+    /// Whether it has its name or was discarded, so that nothing is kept.
     over: bool,
-    /// Groups that a sender was told are here: it goes on behind them, so that they are read back
-    /// before the end.
+    /// Groups that were reported to a sender, which then skips them; they are read back before the
+    /// end.
     reported: BTreeSet<u64>,
 }
 
@@ -91,7 +92,7 @@ impl PutTarget {
         Self { folder, name: name.to_owned(), shown }
     }
 
-    /// The file's path, by the directory that is open.
+    /// Returns the file's path, by way of the open directory.
     fn path(&self) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}", self.folder.as_raw_fd())).join(&self.name)
     }
@@ -100,7 +101,7 @@ impl PutTarget {
         Destination::hidden(&self.path()).expect("a name")
     }
 
-    /// The part among all.
+    /// Returns the key of its part.
     fn part_key(&self) -> Option<parts::Key> {
         let (device, inode, _) = self.key().ok()?;
         Some((device, inode, self.destination().part().file_name()?.to_owned()))
@@ -111,7 +112,8 @@ impl PutTarget {
         Ok((stat.st_dev, stat.st_ino, self.name.clone()))
     }
 
-    /// What is there under the name: a file, or none. Anything else is in the way.
+    /// Returns the version of the file that has the name, if there is one. Anything but a file is a
+    /// conflict.
     pub(super) fn existing(&self) -> Result<Option<Version>, Refused> {
         match self.path().symlink_metadata() {
             Ok(meta) if meta.is_file() => Ok(Some(Version::of(&meta))),
@@ -121,7 +123,8 @@ impl PutTarget {
         }
     }
 
-    /// Whether a file may get the name.
+    /// Checks whether the request's conditions allow a file to get the name; returns the existing
+    /// one.
     pub(super) fn check_condition(&self, request: &Request) -> Result<Option<Version>, Refused> {
         let existing = self.existing()?;
         let tag = existing.map(|existing| existing.tag()).unwrap_or_default();
@@ -132,7 +135,7 @@ impl PutTarget {
         Ok(existing)
     }
 
-    /// Gives the part, whole and durable, its name, if the request's conditions still hold.
+    /// Gives the part, complete and durable, its name, if the request's conditions still hold.
     pub(super) fn publish(&self, request: &Request) -> Result<(Version, bool), Refused> {
         let replaced = self.check_condition(request)?.is_some();
         self.destination().publish(replaced).map_err(|error| match error {
@@ -149,7 +152,7 @@ impl PutTarget {
         Ok((Version::of(&meta), replaced))
     }
 
-    /// What a full disk means to who sends; `kept`: what has come stays.
+    /// Turns a failure to write into a response; `kept` says whether the sender can resume.
     pub(super) fn refuse(&self, error: &SinkError, find_kept: bool) -> Refused {
         match error {
             SinkError::NoSpace { bytes, .. } if find_kept => {
@@ -161,7 +164,8 @@ impl PutTarget {
                     .to_string_lossy()
                     .into_owned();
                 let reason = format!(
-                    "no space for the {bytes} B of {}; what has come stays beside it as {part}, for the same command to go on",
+                    "no space for the {bytes} B of {}; what has come stays beside it as {part}, \
+                     for the same command to go on",
                     self.shown
                 );
                 Refused { status: 507, reason }
@@ -183,8 +187,8 @@ impl Uploads {
         Self { slots: Mutex::default(), parts, begun: Arc::default() }
     }
 
-    /// Takes up an upload, which others may be at, or begins it. Without a tag nobody can go on
-    /// with it.
+    /// Joins an upload in progress, resumes an interrupted one, or begins one. Without a tag it
+    /// cannot be resumed.
     pub(super) fn open(
         &self,
         target: PutTarget,
@@ -221,14 +225,14 @@ impl Uploads {
         Ok(UploadStream { upload: Some(upload), slot: slot.clone() })
     }
 
-    /// The group of an upload of which a beginning is here, and how many bytes.
+    /// Returns the group of an upload that is here in part, and how many bytes of it.
     pub(super) fn begun(&self, target: &PutTarget, tag: &str) -> Option<(u64, usize)> {
         let begun = lock(&self.begun);
         let begun = begun.get(&target.key().ok()?).filter(|begun| begun.tag == tag)?;
         Some((begun.group, begun.bytes.len()))
     }
 
-    /// What there is of an upload, as a journal says it.
+    /// Encodes the state of an upload as a journal.
     pub(super) fn encode_state(
         &self,
         target: &PutTarget,
@@ -249,9 +253,9 @@ impl Uploads {
                 .map(|(_, values)| values)
                 .unwrap_or_default(),
         };
-        let mut told = begin(&identity(&asked.tag, asked.length, String::new(), String::new()));
-        groups(&mut told, &values);
-        Ok(told)
+        let mut encoded = begin(&identity(&asked.tag, asked.length, String::new(), String::new()));
+        groups(&mut encoded, &values);
+        Ok(encoded)
     }
 }
 
@@ -273,13 +277,12 @@ impl Upload {
         let is_kept = || tag.is_some_and(|tag| find_kept(&target, tag, length).is_some());
         let open = || Sink::open(destination.part(), Access::Direct, Some(length), BUFFERS);
         let sink = open().or_else(|error| match error {
-            // What is there of another file makes room.
+            // Remove the part of another upload to make room.
             SinkError::NoSpace { .. } if !is_kept() && destination.discard().is_ok() => open(),
             error => Err(error),
         });
         let sink = sink.map_err(|error| target.refuse(&error, is_kept()))?;
-        // It is locked from here on: nobody else, nor another process, writes what is looked at
-        // now.
+        // The part is locked from here on, so what is examined now cannot change.
         let had = tag.and_then(|tag| find_kept(&target, tag, length));
         let mut partial = Partial::new(sink, None);
         let identity = |tag| identity(tag, length, part_id(destination.part()), boot());
@@ -293,12 +296,12 @@ impl Upload {
                         .map_err(|error| failed(&error))?,
                 );
             }
-            // An earlier one's journal would tell of what is overwritten.
+            // The journal of an earlier upload would describe bytes that are overwritten.
             (_, None) => destination.remove_journal().map_err(|error| failed(&error))?,
         }
         let reported = partial.values.keys().copied().collect();
         let (tag, state) =
-            (tag.map(str::to_owned), Mutex::new(State { partial, over: false, reported }));
+            (tag.map(str::to_owned), Mutex::new(UploadState { partial, over: false, reported }));
         Ok(Self {
             target,
             destination,
@@ -312,13 +315,13 @@ impl Upload {
         })
     }
 
-    /// Keeps the beginning of a group, so that a path that breaks before every megabyte brings one
-    /// all the same.
+    /// Keeps the first bytes of an incomplete group, so that an upload progresses even over a path
+    /// that breaks within every megabyte.
     pub(super) fn keep_begun(&self, group: u64, bytes: &[u8]) {
         let (Some(tag), Ok(key)) = (self.tag.clone(), self.target.key()) else { return };
         let mut all = lock(&self.begun);
         if all.len() >= MAX_UPLOADS && !all.contains_key(&key) {
-            all.clear(); // they are sent again, no worse
+            all.clear(); // they will be sent again
         }
         let is_less =
             |had: &Begun| had.tag == tag && had.group == group && had.bytes.len() >= bytes.len();
@@ -327,7 +330,7 @@ impl Upload {
         }
     }
 
-    /// The first `have` bytes of a group, if they are here.
+    /// Removes and returns the first `have` bytes of a group, if they are here.
     pub(super) fn take_begun(&self, group: u64, have: usize) -> Option<Vec<u8>> {
         let key = self.target.key().ok()?;
         let mut all = lock(&self.begun);
@@ -340,14 +343,14 @@ impl Upload {
         Some(bytes)
     }
 
-    /// Whether it is this one, and goes on.
+    /// Returns whether this is the given upload, and still in progress.
     pub(super) fn is(&self, target: &PutTarget, upload: &put::Upload) -> bool {
         let same = self.tag.as_ref() == Some(&upload.tag) && self.length == upload.length;
         let key = |target: &PutTarget| target.key().ok();
         same && key(&self.target) == key(target) && !lock(&self.state).over
     }
 
-    /// Begins the journal again, of these groups alone.
+    /// Begins the journal again, with these groups only.
     fn journal(&self, values: &BTreeMap<u64, Value>) -> io::Result<Journal> {
         let tag = self.tag.as_deref().unwrap_or_default();
         let identity = identity(tag, self.length, part_id(self.destination.part()), boot());
@@ -356,17 +359,17 @@ impl Upload {
         Ok(journal)
     }
 
-    /// Gives the whole file its name.
+    /// Verifies the complete file and gives it its name.
     pub(super) fn finish(
         &self,
         request: &Request,
         blake3: Option<&Value>,
         attributes: &Attributes,
-    ) -> Result<Named, FinishError> {
+    ) -> Result<PublishedFile, FinishError> {
         let mut state = lock(&self.state);
-        let State { partial, reported, over } = &mut *state;
+        let UploadState { partial, reported, over } = &mut *state;
         if !*over && !reported.is_empty() {
-            // The disk, or somebody who wrote to the part, may have damaged them since.
+            // The disk, or another program, may have damaged them since.
             let checked = partial.check(self.length, &|group| reported.contains(&group), &|| false);
             let wrong = checked.map_err(|error| self.target.refuse(&error, true))?;
             reported.clear();
@@ -380,27 +383,32 @@ impl Upload {
         }
         let values: Vec<Value> = state.partial.values.values().copied().collect();
         if blake3.is_some_and(|blake3| *blake3 != group::root(&values)) {
-            // What is here is another file than its sender has: nothing of it is of use.
+            // The bytes are not those of the sender's file: none are of use.
             state.over = true;
             let _ = self.destination.discard();
             let reason = "the file that came has another hash; it is thrown away".to_owned();
             return Err(Refused { status: 422, reason }.into());
         }
         let finished = state.partial.sink.finish(self.length, attributes);
-        let refused = finished.map_err(|error| self.target.refuse(&error, true))?;
+        let attribute_error = finished.map_err(|error| self.target.refuse(&error, true))?;
         let (version, replaced) = self.target.publish(request)?;
         state.over = true;
-        Ok((version, replaced, refused))
+        Ok(PublishedFile { version, replaced, attribute_error })
     }
 }
 
-/// A file that has its name, whether it replaced another, and why it does not have all of its
-/// attributes.
-pub(super) type Named = (Version, bool, Option<io::Error>);
+/// An uploaded file that has its name.
+pub(super) struct PublishedFile {
+    pub(super) version: Version,
+    /// Whether it replaced another file.
+    pub(super) replaced: bool,
+    /// Why some of its attributes could not be set.
+    pub(super) attribute_error: Option<io::Error>,
+}
 
-/// Why an upload does not end.
+/// Why an upload cannot be finished.
 pub(super) enum FinishError {
-    /// So many groups are not here.
+    /// So many groups are missing.
     Missing(u64),
     Refused(Refused),
 }
@@ -417,8 +425,8 @@ impl Drop for Upload {
         if state.over {
             return;
         }
-        // What is durable is kept, and holds no more space than that; a failure was told to who
-        // sent it.
+        // Keep what is durable, and free all other space. A failure was already reported to the
+        // sender.
         let _ = state.partial.sink.release_all_but(state.partial.values.keys().copied());
         state.partial.journal_durable();
         if state.partial.values.is_empty() || state.partial.journal.is_none() {
@@ -429,27 +437,27 @@ impl Drop for Upload {
     }
 }
 
-/// One of the connections that bring an upload: as long as there is one, it stays open.
+/// A connection's share in an upload, which stays open as long as there is one.
 pub(in crate::share) struct UploadStream {
-    /// There until it is dropped.
+    /// `Some` until dropped.
     upload: Option<Arc<Upload>>,
     slot: Arc<Slot>,
 }
 
 impl UploadStream {
-    /// A buffer for a group.
+    /// Returns a buffer for a group.
     pub(super) fn buffer(&self) -> Result<AlignedBuf, Refused> {
         let mut state = lock(&self.upload().state);
         let buffer = state.partial.sink.buffer().map_err(|error| self.refuse(&state, &error))?;
         Ok(buffer.expect("there are more buffers than lanes"))
     }
 
-    /// Gives a buffer back.
+    /// Returns a buffer unused.
     pub(super) fn recycle(&self, buffer: AlignedBuf) {
         lock(&self.upload().state).partial.sink.recycle(buffer);
     }
 
-    /// Takes a group that is right.
+    /// Stores a verified group.
     pub(super) fn arrived(
         &self,
         index: u64,
@@ -471,12 +479,12 @@ impl UploadStream {
         Ok(())
     }
 
-    /// The upload.
+    /// Returns the upload.
     pub(super) fn upload(&self) -> &Upload {
         self.upload.as_ref().expect("there until it is dropped")
     }
 
-    fn refuse(&self, state: &State, error: &SinkError) -> Refused {
+    fn refuse(&self, state: &UploadState, error: &SinkError) -> Refused {
         self.upload().target.refuse(error, state.partial.journal.is_some())
     }
 }
@@ -487,15 +495,16 @@ impl Drop for UploadStream {
         let Some(upload) = self.upload.take() else { return };
         let was_last = upload.streams.fetch_sub(1, Ordering::AcqRel) == 1;
         if was_last || lock(&upload.state).over {
-            // Another may have come to its place.
+            // Another upload may have taken the slot.
             held.take_if(|other| Arc::ptr_eq(other, &upload));
         }
-        // The last one writes down what there is, before anybody else looks.
+        // Dropping the last reference writes the journal, while the slot is still locked.
         drop(upload);
     }
 }
 
-/// What an earlier connection left of an upload, if that is what the journal says it is.
+/// Returns the journal and groups that an earlier connection left of this upload, if they are
+/// valid.
 fn find_kept(
     target: &PutTarget,
     tag: &str,
@@ -513,7 +522,7 @@ fn identity(tag: &str, length: u64, part: String, boot: String) -> Identity {
     Identity { source: String::new(), length, validator: tag.to_owned(), part, boot }
 }
 
-/// What an error of the filesystem means to who sends.
+/// Turns an error of the filesystem into a response.
 pub(super) fn failed(error: &io::Error) -> Refused {
     let status = match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => 507,

@@ -250,7 +250,7 @@ fn one(
         show.set_done(&outcome, "from")?;
         return Ok(!outcome.tree.is_whole());
     }
-    let is_object = Location::is_one(source);
+    let is_object = Location::is_location(source);
     if is_object || (!args.recursive && !Tree::has_pattern(source)) {
         let mut copy = match is_object {
             true => objects::fetch(args, source, options, cancel)?,

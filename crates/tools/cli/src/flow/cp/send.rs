@@ -41,7 +41,7 @@ pub(super) fn send(
     cancel: &Cancel,
     show: &mut Show,
 ) -> Result<bool> {
-    if Address::is_address(source) || Location::is_one(source) || Tree::has_pattern(source) {
+    if Address::is_address(source) || Location::is_location(source) || Tree::has_pattern(source) {
         let why = format!(
             "{source}: only local files are sent to {to}; fetch it first, or run this on that \
              machine"
