@@ -62,7 +62,7 @@ impl Results {
         result: usize,
         operator: ReduceOperator,
         term: Term,
-        operator: Span,
+        position: Span,
         text: &str,
     ) -> Result<(), Fault> {
         let entry = &mut self.0[result];
@@ -72,13 +72,13 @@ impl Results {
             let line = || place(text, so_far.at.start).0;
             if so_far.operator.reduction != operator.reduction {
                 return Err(Fault::new(
-                    operator,
+                    position,
                     Problem::Mixed { name: name(), first, second, line: line() },
                 ));
             }
             if matches!(operator.reduction, Reduction::ArgMin | Reduction::ArgMax) {
                 let problem = Problem::Again { name: name(), reduction: second, line: line() };
-                return Err(Fault::new(operator, problem));
+                return Err(Fault::new(position, problem));
             }
         }
         let gives = match operator.reduction {
@@ -89,7 +89,7 @@ impl Results {
         if let (Some(gives), Some(of)) = (gives, entry.of) {
             let of = if of == Type::F32 { "f32" } else { "f64" };
             return Err(Fault::new(
-                operator,
+                position,
                 Problem::Typeless { name: name(), of, reduction: operator.text, gives },
             ));
         }
@@ -112,7 +112,7 @@ impl Results {
             value = checker.emit(Node::Unary(Unary::Neg, value), term.span)?;
         }
         let so_far = match entry.so_far {
-            None => SoFar { operator, at: operator, contribution: value },
+            None => SoFar { operator, at: position, contribution: value },
             Some(so_far) => {
                 let contribution =
                     both(checker, operator.reduction, so_far.contribution, value, term.span)?;

@@ -1,4 +1,4 @@
-//! Kernels made by chance, on every target, against the reference.
+//! Compares random kernels on every target with the reference implementation.
 
 use crate::common;
 use common::{compile, numbers, targets};
@@ -54,7 +54,7 @@ proptest! {
         check(&case)?;
     }
 
-    /// Whatever the numbers: results of the right lengths.
+    /// With arbitrary numbers, kernels run and give results of the right lengths.
     #[test]
     fn wild_kernels_run(case in cases(CaseKind::Wild, &[Type::F32, Type::F64], 70, 40)) {
         let inputs = case.inputs();
