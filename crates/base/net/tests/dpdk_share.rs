@@ -12,7 +12,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::network::{enter_namespace, cable};
+use common::network::{cable, enter_namespace};
 use common::{PATIENCE, at, echo, frame, send, take, until};
 use sprat_net::bypass::{Address, BypassDriver, DeviceShare, shares};
 use sprat_net::{

@@ -137,7 +137,13 @@ impl Port {
                 if *on {
                     *received = stamp();
                 }
-                endpoint.receive(now, from, frame, &mut handler, &mut StampedTx::new(tx, sent, *on));
+                endpoint.receive(
+                    now,
+                    from,
+                    frame,
+                    &mut handler,
+                    &mut StampedTx::new(tx, sent, *on),
+                );
             })
             .map_err(|cause| {
                 Error::Endpoint(format!("the {} driver failed: {cause}", self.transport))

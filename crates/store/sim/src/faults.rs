@@ -224,7 +224,9 @@ impl NetworkConditions {
 }
 
 /// The policy for a hub.
-pub fn policy(weather: &Rc<RefCell<NetworkConditions>>) -> impl FnMut(Flight<'_>) -> Delivery + use<> {
+pub fn policy(
+    weather: &Rc<RefCell<NetworkConditions>>,
+) -> impl FnMut(Flight<'_>) -> Delivery + use<> {
     let weather = Rc::clone(weather);
     move |flight| weather.borrow_mut().decide(&flight)
 }

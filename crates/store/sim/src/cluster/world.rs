@@ -208,8 +208,11 @@ impl World {
         };
         let clients = (0..settings.work.clients).map(client).collect();
         let driver = AnyDriver::from(hub.port(address(ADMIN)).expect("a free port"));
-        let admin =
-            sprat_client::Core::with_drivers(vec![(TRANSPORT, driver)], &coordinator, random.draw());
+        let admin = sprat_client::Core::with_drivers(
+            vec![(TRANSPORT, driver)],
+            &coordinator,
+            random.draw(),
+        );
         let faults = faults::plan(&settings, &mut random).into();
         Self {
             settings,

@@ -280,7 +280,12 @@ impl<M: Metadata> Coordinator<M> {
     /// Refuses a server that is of another cluster, or has seen a later version than these metadata
     /// have: they began empty, or were restored from an older copy. Their tables would not be those
     /// of the server's objects.
-    fn refuse_foreign(&mut self, now: Nanos, server: u32, seen: &ClusterSeen) -> Option<Outcome<u32>> {
+    fn refuse_foreign(
+        &mut self,
+        now: Nanos,
+        server: u32,
+        seen: &ClusterSeen,
+    ) -> Option<Outcome<u32>> {
         let (ours, version) = (self.catalog.cluster(), self.catalog.version());
         let (cluster, known) = (seen.cluster.get(), seen.version.get());
         let reason = if cluster != 0 && cluster != ours {
@@ -571,8 +576,9 @@ impl<M: Metadata> Coordinator<M> {
             Request::LocateTable { table } => {
                 // A table without rights to it is reported as missing.
                 let known = self.catalog.tables().find(|record| record.id == table);
-                let known = known
-                    .filter(|known| self.guests.rights_by_name(id.requester(), &known.name).is_some());
+                let known = known.filter(|known| {
+                    self.guests.rights_by_name(id.requester(), &known.name).is_some()
+                });
                 self.reply_found(known)
             }
             Request::ListTables => {

@@ -364,7 +364,11 @@ impl<D: Disk> Master<D> {
     }
 
     /// Replies to a migration target with the next entries of a tablet that moves there.
-    fn collect(&mut self, id: RequestId, request: (u64, MoveStage, &MoveCursor)) -> Outcome<MasterBody> {
+    fn collect(
+        &mut self,
+        id: RequestId,
+        request: (u64, MoveStage, &MoveCursor),
+    ) -> Outcome<MasterBody> {
         if !id.requester().serves() {
             return denied();
         }

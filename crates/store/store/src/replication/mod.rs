@@ -295,8 +295,14 @@ impl Replicator {
             let offset = u32::try_from(bytes.offset).expect("within a segment");
             // The replica replaces another, and still lacks bytes that were reported durable.
             let replacement = up_to < open.reported.durable;
-            let request =
-                BackupRequest::Write { replica, offset, sealed, replacement, edition: 0, bytes: &[] };
+            let request = BackupRequest::Write {
+                replica,
+                offset,
+                sealed,
+                replacement,
+                edition: 0,
+                bytes: &[],
+            };
             if let Some(call) = begin(caller, session, request, bytes.slices(), now) {
                 open.replicas[at].under_way = Some((up_to, sealed));
                 self.calls.insert(call, Purpose::Write { segment, server, up_to, sealed });

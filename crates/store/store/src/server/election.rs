@@ -3,7 +3,7 @@
 
 use super::ServerError;
 use super::run::{NodeHandle, pause};
-use crate::coordinator::election::{ElectionAction, Election, PingReply, SILENCE};
+use crate::coordinator::election::{Election, ElectionAction, PingReply, SILENCE};
 use crate::coordinator::etcd::{Etcd, EtcdError, EtcdPlace, MetadataEtcd};
 use crate::coordinator::{Catalog, ElectionBridge, LeaderMailbox};
 use sprat_client::{Client, Identity, Options};

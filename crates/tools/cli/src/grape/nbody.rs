@@ -120,7 +120,8 @@ fn nbody_on(args: &GrapeNbodyArgs, ranks: &Ranks) -> Result<ExitCode> {
         std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     }
     let signals = signals()?;
-    let mut session = Session::new(args, Simulation::new(gravity, bodies, scheme)?, ranks.is_first())?;
+    let mut session =
+        Session::new(args, Simulation::new(gravity, bodies, scheme)?, ranks.is_first())?;
     session.report()?;
     let mut stopped = false;
     let mut part = 1.0;

@@ -114,7 +114,8 @@ pub(crate) fn power(args: &RackPowerArgs) -> Result<ExitCode> {
             (plan.spec.name.clone(), targets::of_rack(&plan))
         }
         None => {
-            let mut this_machine = targets::this_machine(args.sysfs.clone(), &args.channels, args.instances);
+            let mut here =
+                targets::this_machine(args.sysfs.clone(), &args.channels, args.instances);
             // Few machines have all kinds of sensors: use those that can be read.
             let mut why = Vec::new();
             here.sensors.retain_mut(|sensor| {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use sprat_store::coordinator::{Catalog, MetadataFile, MetadataMemory};
 use sprat_store::data_dir::{DataDir, Identity};
 use sprat_store::salvage::{Objects, Salvage, SalvageFaults, SalvageTotals, survey};
-use sprat_transfer::{Item, JsonlExport, JsonlSink, OutFile, Sink as _};
+use sprat_transfer::{Item, ItemSink as _, JsonlExport, JsonlSink, OutFile};
 use sprat_wire::frame::{FRAME_BYTES, FileHeader, REPLICA_FILE};
 use std::collections::BTreeMap;
 use std::fs;

@@ -9,7 +9,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use sprat_client::Mode;
 use sprat_host::lock;
-use sprat_net::{Event, Locator, Locators, Transport};
+use sprat_net::{Locator, Locators, PerfEvent, Transport};
 use sprat_store::agent::SessionEnd;
 use sprat_store::coordinator::etcd::EtcdPlace;
 use sprat_store::replication::MAX_COPIES;

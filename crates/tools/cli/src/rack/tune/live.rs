@@ -90,7 +90,9 @@ impl<'a> Live<'a> {
 
     /// Runs a command on a host and returns its output.
     fn run(&self, host: &str, command: &str) -> Result<String, String> {
-        self.rack.run_command(&self.host(host)?, command).map_err(|error| format!("{host}: {error:#}"))
+        self.rack
+            .run_command(&self.host(host)?, command)
+            .map_err(|error| format!("{host}: {error:#}"))
     }
 
     /// Reads a kernel setting of a host. If the file lists choices, returns the selected one.

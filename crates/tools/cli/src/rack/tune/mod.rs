@@ -160,7 +160,8 @@ fn advised(args: &RackTuneArgs, rack: &Deployment) -> Result<Vec<Candidate>> {
         let folders: Vec<_> =
             host.instances.iter().map(|instance| instance.home.display().to_string()).collect();
         let script = SCRIPT.replace('\'', "'\\''");
-        let answer = rack.run_command(host, &format!("sh -c '{script}' sh {}", folders.join(" ")))?;
+        let answer =
+            rack.run_command(host, &format!("sh -c '{script}' sh {}", folders.join(" ")))?;
         let of_host = Facts::parse(&answer).with_context(|| host.name.clone())?;
         facts.push((host.name.clone(), of_host));
     }
