@@ -47,8 +47,8 @@ impl Partial {
         }
     }
 
-    /// Reads the groups that `is_selected` accepts, forgets corrupt ones, and returns how many there
-    /// were; `None` if stopped.
+    /// Reads the groups that `is_selected` accepts, forgets corrupt ones, and returns how many
+    /// there were; `None` if stopped.
     pub(crate) fn check(
         &mut self,
         length: u64,

@@ -7,8 +7,14 @@ use std::borrow::Cow;
 /// have no width, or end a line.
 #[must_use]
 pub fn is_unprintable(char: char) -> bool {
-    let turns = matches!(char, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}');
-    char.is_control() || turns
+    let is_invisible = matches!(
+        char,
+        '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{2069}'
+            | '\u{feff}'
+    );
+    char.is_control() || is_invisible
 }
 
 /// Replaces every such character by its escape, such as `\u{1b}` or `\n`, so that a server's
@@ -30,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_moves_a_cursor_is_written_out() {
+    fn control_characters_are_escaped() {
         for (text, shown) in [
             ("plain, with \u{e9} and \u{1f980}", "plain, with \u{e9} and \u{1f980}"),
             ("\u{1b}]0;title\u{7}\u{1b}[31mred", r"\u{1b}]0;title\u{7}\u{1b}[31mred"),

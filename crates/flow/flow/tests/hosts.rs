@@ -134,8 +134,8 @@ fn one_that_is_killed_is_done_without() {
         assert!(fs::read(&target).unwrap() == content);
         assert!(outcome.verified && hosts[killed].is_none());
         if killed == 0 {
-            // Another one says what the file is from then on: it was asked whether what was here is
-            // its.
+            // Another host defines the file from then on: it was asked whether it has the same
+            // groups as those here.
             assert!(
                 without(&events).contains(&&sources[0].replace("sprat", "http")[..]),
                 "{events:?}"
@@ -197,14 +197,14 @@ fn one_that_has_another_file_does_not_take_over() {
         ["file.sprat-journal", "file.sprat-part"],
         "what is here waits for the first"
     );
-    // Who has only the second from then on gets its file, whole.
+    // A fetch from only the second host then gets its file, complete.
     let (outcome, events) = copy(&sources[1..], &target, options(), &mut |_| {});
     outcome.unwrap();
     assert!(fs::read(&target).unwrap() == other, "{events:?}");
 }
 
 #[test]
-fn a_silent_host_holds_nobody_up() {
+fn a_silent_host_does_not_delay_others() {
     let content = content(24 * MIB + 5);
     for slow in [0, 1] {
         let crawling = Pace::Limit(200_000);
@@ -233,7 +233,7 @@ fn a_stream_that_stalls_is_helped_by_the_others() {
         server.fault([Fault::Stall(2 * MIB + 100)]);
         let directory = tempfile::tempdir().unwrap();
         let target = directory.path().join("file");
-        // No patience ends in time what nobody helps.
+        // Waiting for the stalled streams alone would take too long.
         let patient = Options { streams: 3, patience: Duration::from_secs(600), ..options() };
         let (outcome, events) = copy(&[server.url()], &target, patient, &mut |_| {});
         assert_eq!(outcome.unwrap().progress.retries, 0, "{events:?}");
@@ -244,7 +244,7 @@ fn a_stream_that_stalls_is_helped_by_the_others() {
 }
 
 #[test]
-fn what_changes_while_a_stream_stalls_is_begun_anew() {
+fn a_file_that_changes_while_a_stream_stalls_is_fetched_again() {
     let (old, mut new) = (content(30 * MIB), content(30 * MIB));
     new[5] ^= 1;
     let server = Server::start(old, true);
@@ -308,7 +308,7 @@ fn an_interrupted_copy_goes_on_from_other_hosts() {
 }
 
 #[test]
-fn what_is_the_same_in_a_file_that_changed_is_not_fetched_again() {
+fn unchanged_groups_of_a_changed_file_are_not_fetched_again() {
     let old = content(16 * MIB);
     let host = Host::new(&old);
     let directory = tempfile::tempdir().unwrap();
@@ -340,7 +340,7 @@ fn what_is_the_same_in_a_file_that_changed_is_not_fetched_again() {
 }
 
 #[test]
-fn hosts_that_tell_no_values_need_a_sum() {
+fn hosts_without_values_need_a_sum() {
     let content = content(30 * MIB + 1);
     let (first, second) =
         (Server::start(content.clone(), false), Server::start(content.clone(), false));
@@ -372,7 +372,7 @@ fn hosts_that_tell_no_values_need_a_sum() {
 }
 
 #[test]
-fn nobody_is_named_who_cannot_be_meant() {
+fn invalid_or_repeated_hosts_are_refused() {
     let target = Path::new("/tmp/never");
     let mut copy = Fetch::new("sprat://one.example/a/file", target, options()).unwrap();
     copy.add_host("two.example").unwrap();
@@ -400,7 +400,7 @@ fn nobody_is_named_who_cannot_be_meant() {
 }
 
 #[test]
-fn nobody_is_told_who_we_are_but_who_should() {
+fn credentials_go_only_to_the_hosts_they_are_for() {
     let content = content(20 * MIB);
     let servers = [0, 1, 2].map(|_| Server::start(content.clone(), false));
     let sum = Sums { blake3: Some(*blake3::hash(&content).as_bytes()), sha256: None };

@@ -86,7 +86,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_there_is_kept_and_nobody_else_may_write() {
+fn existing_bytes_are_kept_and_the_file_is_locked() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("file");
     fs::write(&path, content(2 << 20)).unwrap();
@@ -103,7 +103,7 @@ fn what_is_there_is_kept_and_nobody_else_may_write() {
 }
 
 #[test]
-fn a_name_is_given_once_and_taken_from_nobody() {
+fn a_name_is_given_once_and_never_replaced() {
     let directory = tempfile::tempdir().unwrap();
     let place = |name: &OsStr| Destination::new(&directory.path().join(name)).unwrap();
     let long = OsStr::from_bytes(&[b'x'; 255]);

@@ -393,7 +393,7 @@ fn a_byte_that_changes_on_the_way_is_found_and_sent_again() {
 }
 
 #[test]
-fn a_file_that_changes_while_it_is_sent_is_begun_anew() {
+fn a_file_that_changes_while_it_is_sent_is_sent_again() {
     let receiver = Receiver::start();
     let bytes = 6 * MIB;
     let (_directory, path) = file(bytes);

@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_told_is_read_and_what_is_too_much_is_counted() {
+    fn xattrs_round_trip_and_excess_is_counted() {
         let all = vec![(b"a=b, c".to_vec(), b"\0\xff,".to_vec()), ("\u{e4}".into(), Vec::new())];
         let few = Xattrs { all: Arc::new(all), left_out: 0 };
         assert_eq!(Xattrs::parse(&few.field()).as_ref(), Some(&few));

@@ -21,7 +21,7 @@ fn a_server_may_say_when_to_come_back_as_a_moment() {
 }
 
 #[test]
-fn a_date_tells_states_apart_only_when_it_is_over() {
+fn a_date_is_a_validator_only_after_its_second() {
     let head = |fields: &str| {
         Head::parse(format!("HTTP/1.1 200 OK\r\n{fields}\r\n").as_bytes()).unwrap().unwrap().0
     };

@@ -171,7 +171,7 @@ fn object_stores_are_ends_of_a_copy() {
     an_interrupted_fetch_goes_on_by_another_signature(&server);
     an_object_that_is_there_stays(&server);
     what_is_stopped_or_fails_leaves_no_part(&server);
-    what_there_is_not_or_not_for_us_is_told_so(&server);
+    missing_and_denied_files_are_reported(&server);
     what_changed_is_not_mixed(&server);
 }
 
@@ -291,7 +291,7 @@ fn what_is_stopped_or_fails_leaves_no_part(server: &Server) {
     }
 }
 
-fn what_there_is_not_or_not_for_us_is_told_so(server: &Server) {
+fn missing_and_denied_files_are_reported(server: &Server) {
     let here = tempfile::tempdir().unwrap();
     let target = here.path().join("file");
     let cancel = Cancel::default();

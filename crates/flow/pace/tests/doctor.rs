@@ -54,7 +54,7 @@ fn a_system_that_is_set_for_it_has_nothing_to_mend() {
 }
 
 #[test]
-fn what_should_be_is_enough() {
+fn recommended_settings_are_enough() {
     for rate in [1_000_000, 1_000_000_000, 10_000_000_000, 40_000_000_000] {
         let goal = Goal { rate, ..LONG };
         let mut settings = vec![

@@ -37,7 +37,7 @@ fn a_path_without_length_is_left_to_the_kernel() {
 }
 
 #[test]
-fn a_limit_holds_and_what_passes_is_told() {
+fn a_limit_holds_and_arrivals_are_reported() {
     let pacer = Pacer::start().unwrap();
     let (mut to, mut from) = pair();
     let paced = pacer.add(&to, Pace::Limit(4_000_000)).unwrap();

@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_of_somebody_elses_leads_to_no_private_address() {
+    fn foreign_names_are_refused_at_private_addresses() {
         let names = Names::new(&["NAS.example.".to_owned()]);
         let allows = |host: &str, at: &str| names.allow(Some(host), at.parse().unwrap());
         for host in [

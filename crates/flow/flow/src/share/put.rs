@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_put_is_told_by_the_head() {
+    fn the_head_determines_what_is_put() {
         assert_eq!(parsed("PUT /a/b/", "Content-Length: 0\r\n"), Ok(PutKind::Folder));
         assert_eq!(
             parsed("PUT /a", "Content-Length: 7\r\n"),
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_not_be_put_is_refused() {
+    fn invalid_puts_are_refused() {
         for (line, fields, status) in [
             ("PUT /a", "", 411),
             ("PUT /", "Content-Length: 0\r\n", 200),

@@ -151,7 +151,7 @@ fn a_flood_of_connections_is_outlived() {
     let shared = Shared::with(|options| options.limits = limits);
     shared.write("a", b"x");
     let mut flood: Vec<_> = (0..300).map(|_| shared.connect()).collect();
-    // Each is told that there is no room, or is let in and ended when it asks for nothing.
+    // Each is rejected for want of room, or admitted and closed when it sends no request.
     let told: Vec<_> =
         flood.iter_mut().map(|client| client.answer(false).map(|answer| answer.status)).collect();
     let (refused, silent) = (
@@ -185,7 +185,7 @@ fn those_who_are_too_many_wait_for_their_turn() {
         let answer = client.answer(false).unwrap();
         assert_eq!((answer.status, answer.text()), (200, "x"));
     }
-    // When nobody waits any more, connections stay open again.
+    // When no connection waits any more, idle ones stay open again.
     let mut last = shared.connect();
     for _ in 0..2 {
         last.send("GET /a HTTP/1.1\r\nHost: h\r\n\r\n");
@@ -194,7 +194,7 @@ fn those_who_are_too_many_wait_for_their_turn() {
 }
 
 #[test]
-fn who_waits_too_long_is_told_so() {
+fn connections_that_wait_too_long_are_refused() {
     let limits = Limits { per_address: 1, ..impatient() };
     let shared = Shared::with(|options| options.limits = limits);
     std::fs::File::create(shared.path().join("large")).unwrap().set_len(4 << 30).unwrap();

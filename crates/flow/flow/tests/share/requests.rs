@@ -54,7 +54,7 @@ fn methods_have_their_answers() {
 /// Whatever could be read in two ways is refused, and the connection ended: what follows is no
 /// request.
 #[test]
-fn what_could_be_misunderstood_is_refused() {
+fn ambiguous_requests_are_refused() {
     let shared = Shared::new();
     shared.write("a", b"x");
     let smuggled = "GET /a HTTP/1.1\r\nHost: h\r\n\r\n";

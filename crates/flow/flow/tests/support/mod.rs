@@ -58,7 +58,7 @@ pub(crate) struct State {
     pub(crate) faults: VecDeque<Fault>,
     /// Whether the faults are for answers to `HEAD` too.
     pub(crate) faults_of_heads: bool,
-    /// The requests that came: method, target, and fields by name in lower case.
+    /// The requests received: method, target, and fields by name in lower case.
     pub(crate) requests: Vec<Request>,
     /// Bytes of bodies that were sent.
     pub(crate) sent: u64,

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_answers_is_taken() {
+    fn the_first_address_that_answers_is_taken() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let there = listener.local_addr().unwrap();
         // `silent` has a full accept queue, so that it does not answer. On the two others nothing

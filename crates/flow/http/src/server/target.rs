@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_lead_elsewhere_is_refused() {
+    fn targets_that_could_leave_the_root_are_refused() {
         for text in [
             "",
             "a",
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_we_write_we_read() {
+    fn encoded_names_are_decoded() {
         let name = OsString::from_vec((1..=255).filter(|byte| *byte != b'/').collect());
         let target = Target::parse(&format!("/x/{}", encode(&name))).expect("ours");
         assert_eq!(target.names()[1], name);

@@ -303,7 +303,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_of_a_piece_is_fetched_in_runs() {
+    fn missing_groups_of_a_piece_are_fetched_in_runs() {
         let range = 4 * GROUP_BYTES..8 * GROUP_BYTES + 1;
         assert!(missing(&range, |_| false).iter().eq([&(4..9)]));
         assert_eq!(missing(&range, |group| group == 5 || group == 8), [4..5, 6..8]);

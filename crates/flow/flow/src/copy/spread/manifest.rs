@@ -283,7 +283,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn pieces_are_all_of_a_file_and_a_list_is_read_as_it_was_written(length in 0u64..1 << 36, groups in 1u64..300) {
+        fn pieces_are_all_of_a_file_and_a_list_is_read_as_it_was_written(
+            length in 0u64..1 << 36,
+            groups in 1u64..300,
+        ) {
             let list = manifest(length, groups * GROUP_BYTES);
             prop_assume!(list.files[0].pieces.len() < 1000);
             prop_assert_eq!(&Manifest::parse(&list.bytes()).unwrap(), &list);

@@ -162,24 +162,30 @@ mod tests {
             let hosts = lists.len();
             let mut pieces = Pieces::new(count, &lists);
             let mut under_way: Vec<Option<usize>> = vec![None; hosts];
-            let step = |pieces: &mut Pieces, under_way: &mut Vec<Option<usize>>, host: usize, what: u8| {
-                match (under_way[host].take(), what) {
+            let step = |
+                pieces: &mut Pieces,
+                under_way: &mut Vec<Option<usize>>,
+                host: usize,
+                action: u8,
+            | {
+                match (under_way[host].take(), action) {
                     (Some(piece), 0..6) => pieces.is_there(piece, host, [1; 32]),
                     (Some(piece), _) => pieces.give_back(piece),
                     (None, _) => {
-                        if let PieceTask::Send(piece) | PieceTask::Verify(piece) = pieces.take(host) {
+                        let task = pieces.take(host);
+                        if let PieceTask::Send(piece) | PieceTask::Verify(piece) = task {
                             under_way[host] = Some(piece);
                         }
                     }
                 }
             };
-            for (host, what) in moves {
+            for (host, action) in moves {
                 let host = host % hosts;
                 // Host 0 is never dropped.
-                if what == 9 && host > 0 {
+                if action == 9 && host > 0 {
                     pieces.leave(host);
                 }
-                step(&mut pieces, &mut under_way, host, what);
+                step(&mut pieces, &mut under_way, host, action);
             }
             for turn in 0.. {
                 prop_assert!(turn < 1000, "it comes to an end");

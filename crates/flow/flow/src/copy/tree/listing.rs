@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_server_lists_stays_in_its_folder() {
+    fn listed_paths_stay_in_their_folder() {
         for (href, path) in [
             ("a/b%20c", "a/b c"),
             ("%2e%2ehidden", "..hidden"),
@@ -219,7 +219,10 @@ mod tests {
         ] {
             assert!(listing.take(line.as_bytes()).is_err(), "{line}");
         }
-        let line = r#"{"href":"d/x","kind":"file","size":9,"mtime":"5.000000001","mode":"0640","etag":"\"t\"","new":1}"#;
+        let line = concat!(
+            r#"{"href":"d/x","kind":"file","size":9,"mtime":"5.000000001","#,
+            r#""mode":"0640","etag":"\"t\"","new":1}"#,
+        );
         assert_eq!(listing.take(line.as_bytes()), Ok(false));
         assert_eq!(listing.take(br#"{"end":true,"entries":1,"left_out":["y"]}"#), Ok(true));
         let entry = &listing.entries[0];
