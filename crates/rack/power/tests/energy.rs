@@ -30,8 +30,8 @@ proptest! {
         let mut at = 0.0;
         for step in std::iter::once(0.0).chain(steps) {
             at += step;
-            power.take(at, Ok(Reading::Watts(Watts(from + slope * at))));
-            counter.take(at, Ok(Reading::Joules(under(at))));
+            power.record(at, Ok(Reading::Watts(Watts(from + slope * at))));
+            counter.record(at, Ok(Reading::Joules(under(at))));
         }
         prop_assert!(close(power.joules, under(at)), "{} {}", power.joules, under(at));
         prop_assert!(close(counter.joules, under(at)));
@@ -43,17 +43,17 @@ proptest! {
 fn gaps_are_counted_only_by_counters() {
     let (mut power, mut counter) = (Meter::with_interval(1.0), Meter::with_interval(1.0));
     for at in [0.0, 1.0, 9.0, 10.0] {
-        power.take(at, Ok(Reading::Watts(Watts(100.0))));
-        counter.take(at, Ok(Reading::Joules(100.0 * at)));
+        power.record(at, Ok(Reading::Watts(Watts(100.0))));
+        counter.record(at, Ok(Reading::Joules(100.0 * at)));
     }
     assert!(close(power.joules, 200.0) && close(power.covered, 2.0), "{power:?}");
     assert!(close(counter.joules, 1_000.0) && close(counter.covered, 10.0), "{counter:?}");
     // A single failed reading leaves no gap in the energy of power readings.
     let mut meter = Meter::with_interval(1.0);
-    meter.take(0.0, Ok(Reading::Watts(Watts(10.0))));
-    meter.take(1.0, Err(failed()));
+    meter.record(0.0, Ok(Reading::Watts(Watts(10.0))));
+    meter.record(1.0, Err(failed()));
     assert_eq!((meter.now, meter.error.clone()), (None, Some(failed())));
-    meter.take(2.0, Ok(Reading::Watts(Watts(30.0))));
+    meter.record(2.0, Ok(Reading::Watts(Watts(30.0))));
     assert!(
         close(meter.joules, 40.0)
             && meter.failed == 1
@@ -66,7 +66,7 @@ fn gaps_are_counted_only_by_counters() {
 fn a_long_run_keeps_a_bounded_number_of_points() {
     let mut meter = Meter::with_interval(1.0);
     for at in 0..20_000 {
-        meter.take(f64::from(at), Ok(Reading::Watts(Watts(f64::from(at % 2) * 10.0))));
+        meter.record(f64::from(at), Ok(Reading::Watts(Watts(f64::from(at % 2) * 10.0))));
     }
     let points = meter.points();
     assert!(points.len() < MAX_POINTS && points.len() > MAX_POINTS / 4, "{}", points.len());
@@ -78,7 +78,7 @@ fn measured(name: &str, of: TargetKind, watts: &[(&'static str, Option<f64>)]) -
     let meter = |(kind, watts): &(&'static str, Option<f64>)| {
         let mut meter = Meter::with_interval(1.0);
         for at in [0.0, 1.0] {
-            meter.take(at, watts.map(|watts| Reading::Watts(Watts(watts))).ok_or_else(failed));
+            meter.record(at, watts.map(|watts| Reading::Watts(Watts(watts))).ok_or_else(failed));
         }
         (*kind, "there".to_owned(), meter)
     };
@@ -134,7 +134,7 @@ fn missing_readings_are_reported() {
         let mut one = measured(name, TargetKind::Server, &[("shelly", None)]);
         let mut meter = Meter::with_interval(1.0);
         (0..=10).for_each(|at| {
-            meter.take(
+            meter.record(
                 f64::from(at),
                 if at <= until { Ok(Reading::Watts(Watts(40.0))) } else { Err(failed()) },
             );
@@ -163,11 +163,11 @@ fn missing_readings_are_reported() {
 
     // A counter that restarted loses a single interval.
     let mut meter = Meter::with_interval(1.0);
-    meter.take(0.0, Ok(Reading::Joules(0.0)));
-    meter.take(1.0, Ok(Reading::Joules(50.0)));
+    meter.record(0.0, Ok(Reading::Joules(0.0)));
+    meter.record(1.0, Ok(Reading::Joules(50.0)));
     let restarted = Error { cause: Cause::Restarted("it began again".to_owned()), ..failed() };
-    meter.take(2.0, Err(restarted));
-    meter.take(3.0, Ok(Reading::Joules(60.0)));
+    meter.record(2.0, Err(restarted));
+    meter.record(3.0, Ok(Reading::Joules(60.0)));
     assert!(
         close(meter.joules, 110.0) && close(meter.covered, 2.0) && meter.failed == 1,
         "{meter:?}"
