@@ -6,7 +6,7 @@ use crate::error::Error;
 use sprat_formula::{Inputs, Output, Program, Reduction};
 use sprat_ranks::Ranks;
 
-/// What is divided among ranks.
+/// Which particles are divided among ranks.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Divide {
     /// i: each rank computes the results of its own i, which are the same as on a single rank.

@@ -35,7 +35,7 @@ pub enum Error {
     Array {
         /// Its path.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Why it is invalid.
         why: String,
     },
     /// There are no bodies, or too many.

@@ -1,4 +1,4 @@
-//! Programs at random on the simulated machine against the reference.
+//! Compares random programs on the simulated machine with the reference implementation.
 
 use proptest::prelude::*;
 use sprat_formula::arbitrary::{Case, CaseKind, cases};
@@ -20,7 +20,7 @@ fn check(case: &Case, chips: usize) -> Result<(), TestCaseError> {
     let kernel = compile(&case.program).unwrap();
     let shape = Shape::new(chips, 5e8).unwrap();
     let ours = run(&kernel, &inputs, shape, None).outputs;
-    // What is printed of it runs as the same.
+    // The printed kernel must run with the same results.
     let printed = kernel.to_string();
     prop_assert!(is_listing(&printed));
     let read = Kernel::assemble(&printed)
@@ -62,7 +62,7 @@ proptest! {
         check(&case, chips)?;
     }
 
-    /// Whatever the numbers: results of the right lengths.
+    /// With arbitrary numbers, programs run and give results of the right lengths.
     #[test]
     fn wild_programs_run(case in cases(CaseKind::Wild, &[Type::F32, Type::F64], 70, 40)) {
         let kernel = compile(&case.program).unwrap();

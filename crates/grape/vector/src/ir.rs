@@ -114,7 +114,7 @@ impl Inst {
 /// A constant of the loop.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) enum PoolConstant {
-    /// A number, input by its bits.
+    /// A number, given by its bits.
     Bits(Kind, u64),
     /// A value that is computed once per run.
     Run(Kind, Value),

@@ -1,5 +1,5 @@
 //! Values of a kernel for [`LANES`] particles at once, computed by loops over arrays. On all
-//! targets this computes op is needed once for each i or j; on the portable target it computes
+//! targets this computes what is needed once for each i or j; on the portable target it computes
 //! pairs as well.
 
 use sprat_formula::{Binary, Column, Compare, Data, Node, Program, Type, Unary, Value};

@@ -100,7 +100,7 @@ impl Shape {
     }
 }
 
-/// Returns the type in which a value is stored in memory.
+/// Returns the number type that stores a value of this type in memory.
 pub(crate) fn carrier(of: Type, wide: bool) -> Kind {
     match of {
         Type::F32 => Kind::F32,

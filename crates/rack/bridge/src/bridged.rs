@@ -182,7 +182,7 @@ impl BridgedTable {
         }
     }
 
-    /// Reads what the home has of a key, whatever is in memory, for comparisons.
+    /// Reads a key from the home without looking into memory, for comparisons.
     ///
     /// # Errors
     /// [`Error::Home`] if the home cannot be read.
@@ -246,8 +246,8 @@ impl Shared {
     }
 }
 
-/// Returns the base of a table's write timestamps. The first bridge writes it once, and nobody
-/// changes it. A table that is dropped and created again has another id, and gets a new, later
+/// Returns the base of a table's write timestamps. The first bridge writes it once, and no
+/// bridge changes it. A table that is dropped and created again has another id, and gets a new, later
 /// base.
 async fn register(store: &AsyncClient, table: Table, home: &str) -> Result<Stamps, Error> {
     let register = store.create_table(REGISTER).await?;

@@ -17,7 +17,7 @@ pub enum Cell<'a> {
     Loading,
     /// Acknowledged, and perhaps not at home yet.
     Dirty(&'a [u8]),
-    /// The same as at home.
+    /// The value, which the home has too.
     Clean(&'a [u8]),
     /// Deleted, and perhaps not at home yet.
     Gone,
@@ -89,8 +89,8 @@ pub struct Delivery<'a> {
 }
 
 /// Maps versions of objects to write timestamps, by adding a base that was fixed when the table was
-/// created. Timestamps grow with versions, so the home keeps the newest write, in whatever order
-/// deliveries arrive.
+/// created. Timestamps grow with versions, so the home keeps the newest write even if deliveries
+/// arrive in another order.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Stamps {
     base: i64,

@@ -14,7 +14,7 @@ pub enum Error {
     /// Cassandra refused a request, or does not answer.
     #[error("Cassandra, {doing}: {error}")]
     Home {
-        /// What was being done.
+        /// The operation that failed.
         doing: String,
         /// The driver's error.
         error: String,

@@ -125,8 +125,8 @@ impl<N: MemoryTable + Sync, F: HomeTable + Sync> KeyOperations<N, F> {
         Ok(ReadResult { value: row.map(|row| row.value), hit: false })
     }
 
-    /// Checks a row of the home that is newer than a `Loading` cell: that is fine if the cell has
-    /// been replaced, since then somebody wrote.
+    /// Checks a row of the home that is newer than a `Loading` cell. That is allowed if a write has
+    /// replaced the cell.
     async fn check_newer(&self, key: &[u8], version: u64, found: i64) -> Result<(), Error> {
         match self.near.get(key).await? {
             Some(object) if object.version == version => {

@@ -25,11 +25,11 @@ struct Observed {
     key: u8,
     begun: usize,
     ended: usize,
-    what: What,
+    access: Access,
 }
 
 #[derive(Clone, Debug)]
-enum What {
+enum Access {
     /// A write or deletion, with its version.
     Wrote(u64),
     /// A read, with its value.
@@ -70,13 +70,13 @@ fn act(
         (Rc::clone(operations), Rc::clone(history), Rc::clone(clock), act.clone());
     Box::pin(async move {
         let begun = tick(&clock);
-        let saw = |key, what| {
+        let saw = |key, access| {
             let ended = tick(&clock);
-            history.borrow_mut().push(Observed { key, begun, ended, what });
+            history.borrow_mut().push(Observed { key, begun, ended, access });
         };
         match act {
             Act::Read(key) => match operations.read(&[key]).await {
-                Ok(read) => saw(key, What::Read(read.value.as_deref().map(number))),
+                Ok(read) => saw(key, Access::Read(read.value.as_deref().map(number))),
                 Err(Error::Store(_) | Error::Home { .. }) => {}
                 Err(error) => panic!("{error}"),
             },
@@ -87,7 +87,7 @@ fn act(
                 if let Ok(version) =
                     operations.near.put(&[key], &cell.encode(), Condition::None).await
                 {
-                    saw(key, What::Wrote(version));
+                    saw(key, Access::Wrote(version));
                 }
             }
             Act::Carry(key) => drop(operations.deliver(&[key]).await),
@@ -174,9 +174,9 @@ fn check(history: &[Observed], shared: &Shared) {
         for seen in all {
             let before = floors.iter().filter(|(ended, _)| *ended < seen.begun);
             let floor = before.map(|(_, version)| *version).max().unwrap_or(0);
-            let version = match &seen.what {
-                What::Wrote(version) => *version,
-                What::Read(value) => {
+            let version = match &seen.access {
+                Access::Wrote(version) => *version,
+                Access::Read(value) => {
                     let nothing_yet = (value.is_none() && floor == 0).then_some(0);
                     let found =
                         nothing_yet.or_else(|| of(*value).find(|version| *version >= floor));

@@ -121,7 +121,7 @@ pub enum LayoutError {
     Listed {
         /// The address.
         address: Ipv4Addr,
-        /// What is wrong with it.
+        /// Why it is invalid.
         why: String,
     },
     /// The IPv6 network is too small for all chassis.

@@ -101,7 +101,7 @@ pub enum StoreError {
         key: &'static str,
         /// The name.
         name: String,
-        /// What is wrong with it.
+        /// Why it is invalid.
         why: &'static str,
     },
     /// The number of etcd's members is not 1, 3 or 5.

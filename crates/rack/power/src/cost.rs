@@ -50,7 +50,7 @@ pub struct OptionCost {
     pub purchase: f64,
     /// Purchase and energy over all years.
     pub total: f64,
-    /// The same per instance.
+    /// Purchase and energy over all years, per instance.
     pub total_per_instance: f64,
     /// CO2 of the energy over all years, kg.
     pub carbon: Option<f64>,

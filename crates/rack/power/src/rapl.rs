@@ -24,7 +24,7 @@ const LEAST_TIME: Duration = Duration::from_millis(50);
 /// An energy counter.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Zone {
-    /// What it measures: `package-0`, `dram`.
+    /// The name of the part that it measures: `package-0`, `dram`.
     pub name: String,
     /// Its value, uJ.
     pub energy_uj: u64,

@@ -29,7 +29,7 @@ pub struct Members {
     pub unclean: BTreeSet<String>,
 }
 
-/// What is remembered of an instance.
+/// The record of an instance.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct KnownInstance {

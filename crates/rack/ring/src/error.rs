@@ -11,7 +11,7 @@ pub enum Error {
     /// nothing.
     #[error("{0}")]
     Refused(String),
-    /// An error, with what was being done.
+    /// An error, with the step that failed.
     #[error("{doing}")]
     During {
         /// What was being done, or how far the change has come.

@@ -15,7 +15,7 @@ pub enum Event<'a> {
         /// How many instances follow each other.
         of: usize,
     },
-    /// What is being done now, such as the task that Ansible runs.
+    /// The current step, such as the task that Ansible runs.
     Doing(&'a str),
     /// The last step still goes on: sent about once a second while a change waits.
     Waiting,

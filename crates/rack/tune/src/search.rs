@@ -66,7 +66,7 @@ pub enum TuneError {
     /// A measurement failed, or a change could not be undone.
     #[error("{doing}: {why}")]
     Subject {
-        /// What was being done.
+        /// The step that failed.
         doing: String,
         /// The error.
         why: String,

@@ -12,7 +12,7 @@ const MOST_ERROR: f64 = 1.0 / 64.0;
 /// The smallest magnitude of divisors and radicands.
 const LEAST: f64 = 1.0 / 1024.0;
 
-/// What is known about a value.
+/// Bounds of a value and of its error.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     low: f64,

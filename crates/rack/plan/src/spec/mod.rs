@@ -33,7 +33,7 @@ use std::collections::BTreeMap;
 pub struct Spec {
     /// Name of the rack.
     pub name: String,
-    /// What it is, in one line.
+    /// A description of the rack in one line.
     #[serde(default)]
     pub about: String,
     /// Hardware of each server.
