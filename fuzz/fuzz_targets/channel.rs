@@ -1,5 +1,6 @@
-//! Two members of a cluster and somebody between them, who cuts, changes, repeats, withholds and invents frames. Nothing panics,
-//! nothing is executed that was not asked, nor twice, and tables stay within their bounds.
+//! Two members of a cluster and somebody between them, who cuts, changes, repeats, withholds and
+//! invents frames. Nothing panics, nothing is executed that was not asked, nor twice, and tables
+//! stay within their bounds.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -18,8 +18,8 @@ pub struct Counters {
     /// Frames not sent because they are longer than the driver or path carries (`EMSGSIZE`), or
     /// empty.
     pub dropped_size: u64,
-    /// Frames not sent because there is no way to the peer: no route, wrong address family,
-    /// waiting to reconnect.
+    /// Frames not sent because there is no way to the peer: no route, wrong address family, waiting
+    /// to reconnect.
     pub dropped_unreachable: u64,
     /// Frames lost because the peer refused them, or because its connection broke before they were
     /// sent.

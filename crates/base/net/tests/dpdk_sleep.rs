@@ -19,8 +19,8 @@ use sprat_net::{Bypass, Driver, Idle, Mode, Nanos, Policy, Sources, Transmit};
 /// that arrives during a node's last poll wakes no node, and how many do is up to the machine.
 const SLEEPS: u32 = 1500;
 
-/// How long a node is left enter_namespace, and how many iterations it may run in that time: one that took
-/// the naps of nodes with devices that cannot wake them would run a thousand.
+/// How long a node is left enter_namespace, and how many iterations it may run in that time: one
+/// that took the naps of nodes with devices that cannot wake them would run a thousand.
 const ALONE: Duration = Duration::from_secs(1);
 const ITERATIONS: u32 = 100;
 

@@ -54,8 +54,8 @@ fn columns(all: &[Vec<f64>]) -> Vec<Column<'_>> {
     all.iter().map(|numbers| Column::from(&numbers[..])).collect()
 }
 
-/// Returns the greatest error: of sums relative to the magnitude of their terms, of a vector's parts
-/// relative to the greatest of them, of other numbers relative to themselves.
+/// Returns the greatest error: of sums relative to the magnitude of their terms, of a vector's
+/// parts relative to the greatest of them, of other numbers relative to themselves.
 fn error(program: &Program, run: &RunResult, judgement: &ReferenceOutput) -> f64 {
     let mut most: f64 = 0.0;
     let vector =

@@ -135,8 +135,8 @@ fn arithmetic_is_exact() {
     }
 }
 
-/// Checks a function of a pair's value, since a value of i alone is computed elsewhere. For this a j
-/// of 0 is added, which changes nothing but the sign of 0.
+/// Checks a function of a pair's value, since a value of i alone is computed elsewhere. For this a
+/// j of 0 is added, which changes nothing but the sign of 0.
 fn unary(of: Type, ulps: f64, op: Unary, expect: impl Fn(f64) -> f64) {
     check(
         of,

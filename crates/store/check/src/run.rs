@@ -78,8 +78,8 @@ pub struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    /// Makes a check in `table`, which must be new, of the operations that `work` draws; `depth`
-    /// of them run at a time, at least one.
+    /// Makes a check in `table`, which must be new, of the operations that `work` draws; `depth` of
+    /// them run at a time, at least one.
     pub fn new(client: &'a mut Client, table: Table, work: Work, depth: usize) -> Self {
         let (model, shared) = (Model::default(), SharedCounter::new(depth.max(1)));
         let in_flight = VecDeque::with_capacity(depth);

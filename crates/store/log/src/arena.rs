@@ -104,8 +104,8 @@ impl Raw {
         assert!(skip < HUGE_PAGE_BYTES);
         // SAFETY: `skip + bytes` is less than the mapping is long.
         let aligned = unsafe { base.add(skip) };
-        // Huge pages are optional: without them the log works as well, only slower.
-        // SAFETY: the advice concerns this new mapping alone and changes no contents.
+        // Huge pages are optional: without them the log works as well, only slower. SAFETY: the
+        // advice concerns this new mapping alone and changes no contents.
         let _ = unsafe { madvise(aligned.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
         Ok((Self { base, bytes: mapped }, aligned))
     }
@@ -117,8 +117,8 @@ impl Raw {
     unsafe fn release(&mut self, items: NonNull<u8>, range: std::ops::Range<usize>) {
         // SAFETY: the caller's promise.
         let start = unsafe { items.add(range.start) };
-        // A refusal leaves the pages resident, which costs memory and nothing else.
-        // SAFETY: private anonymous memory reads as zeros afterwards; the caller allows that.
+        // A refusal leaves the pages resident, which costs memory and nothing else. SAFETY: private
+        // anonymous memory reads as zeros afterwards; the caller allows that.
         let _ = unsafe {
             rustix::mm::madvise(
                 start.as_ptr().cast(),

@@ -33,8 +33,7 @@ impl Operation<'_> {
 
 impl Log {
     /// The completion of the last operation of `id`'s slot on a table, if it is still kept: an
-    /// object whose version is the operation's sequence number and whose value is a
-    /// [`Completion`].
+    /// object whose version is the operation's sequence number and whose value is a [`Completion`].
     #[must_use]
     pub fn completion(&self, table: u32, id: &OperationId) -> Option<Ref> {
         self.find(table | COMPLETIONS, &id.key())

@@ -101,14 +101,14 @@ pub(crate) enum Appender {
 
 /// A log-structured memory: objects by table and key, in segments.
 ///
-/// One thread owns a log, and every call returns without waiting. Writes
-/// ([`put`](Self::put), [`remove`](Self::remove)) append to the head and clean as much as they
-/// need; call [`clean`](Self::clean) when idle. With [`Durability::Tracked`] the owner takes bytes
-/// from [`next_pending`](Self::next_pending), replicates them, reports them by
+/// One thread owns a log, and every call returns without waiting. Writes ([`put`](Self::put),
+/// [`remove`](Self::remove)) append to the head and clean as much as they need; call
+/// [`clean`](Self::clean) when idle. With [`Durability::Tracked`] the owner takes bytes from
+/// [`next_pending`](Self::next_pending), replicates them, reports them by
 /// [`mark_submitted`](Self::mark_submitted) and [`mark_durable`](Self::mark_durable), acknowledges
 /// a write once [`durable_position`](Self::durable_position) has reached it, and frees the replicas
-/// of [`take_reclaimable`](Self::take_reclaimable). A log is [restored](crate::Restore) from
-/// the segments that its newest head lists. The crate's documentation states the invariants.
+/// of [`take_reclaimable`](Self::take_reclaimable). A log is [restored](crate::Restore) from the
+/// segments that its newest head lists. The crate's documentation states the invariants.
 pub struct Log {
     pub(crate) config: Config,
     pub(crate) memory: Memory,

@@ -93,8 +93,8 @@ impl Restore {
     }
 
     /// Restores a segment's entries, each given with the hash of its key. The caller has checked
-    /// headers and checksums, and leaves out a last entry that
-    /// [does not count](Completion::is_cut). `safe_version` is from the segment's header.
+    /// headers and checksums, and leaves out a last entry that [does not
+    /// count](Completion::is_cut). `safe_version` is from the segment's header.
     ///
     /// # Errors
     /// [`RestoreError`]; then the restoration cannot continue.

@@ -12,8 +12,8 @@ pub const SCAN_CHAINS: usize = 128;
 
 impl Log {
     /// Appends to `found` the objects of `table` whose reversed hash is above `after` (all, for
-    /// `None`) and not above `until`, in order, and returns the cursor to go on from, or `None`
-    /// at the end.
+    /// `None`) and not above `until`, in order, and returns the cursor to go on from, or `None` at
+    /// the end.
     ///
     /// Ends after about `limit_bytes` bytes of entries, `limit_objects` objects, or [`SCAN_CHAINS`]
     /// chains, so it may return a cursor without any object. Objects with equal hashes are returned

@@ -103,8 +103,8 @@ pub(crate) struct TableSlot {
 pub(crate) struct Table {
     primary: Mapping<Line>,
     overflow: Mapping<Line>,
-    /// Lines are chosen by the low `level` bits of the hash, and by one more where that line
-    /// is below `split`.
+    /// Lines are chosen by the low `level` bits of the hash, and by one more where that line is
+    /// below `split`.
     level: u32,
     split: usize,
     /// Overflow lines ever used, and the first of the free ones (plus one; linked).

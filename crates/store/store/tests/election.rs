@@ -165,8 +165,8 @@ fn takeover_grace_outlasts_the_leases_of_the_deposed_leader() {
         last > LEADER_LEASE - HEARTBEAT - Duration::from_millis(200),
         "it was valid for long: {last:?}"
     );
-    // The last lease that it can grant ends before the new leader declares any server dead, even
-    // if their clocks run apart.
+    // The last lease that it can grant ends before the new leader declares any server dead, even if
+    // their clocks run apart.
     assert!(last + LEASE + (last + LEASE) / DRIFT < TAKEOVER_GRACE);
 }
 

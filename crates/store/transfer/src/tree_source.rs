@@ -29,8 +29,8 @@ enum Found<'a> {
 }
 
 impl TreeSource {
-    /// Walks the tree once before the first item, to add up its bytes and find files that cannot
-    /// be imported.
+    /// Walks the tree once before the first item, to add up its bytes and find files that cannot be
+    /// imported.
     ///
     /// # Errors
     /// When `root` is not a directory, a part of it cannot be read, or files are over the value

@@ -219,8 +219,8 @@ pub enum Request<'a> {
         server: u32,
         /// The cluster its data belongs to; zero when it has none.
         cluster: u64,
-        /// Number of replicas that the server keeps of its log on other servers; then it keeps
-        /// some for them too. Zero: its log is on its own disk.
+        /// Number of replicas that the server keeps of its log on other servers; then it keeps some
+        /// for them too. Zero: its log is on its own disk.
         copies: u8,
         /// Its locator for clients.
         locator: &'a str,

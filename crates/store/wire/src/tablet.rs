@@ -94,8 +94,8 @@ impl Range {
 }
 
 impl fmt::Display for Range {
-    /// Shows the leading 16 bits in hexadecimal, `0000..3fff` or `c000..ffff`; all 64 bits if 16
-    /// do not determine the range.
+    /// Shows the leading 16 bits in hexadecimal, `0000..3fff` or `c000..ffff`; all 64 bits if 16 do
+    /// not determine the range.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const REST: u64 = u64::MAX >> 16;
         if self.first & REST == 0 && self.last & REST == REST {

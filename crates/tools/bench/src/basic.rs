@@ -162,8 +162,8 @@ pub struct Cell {
     pub kind: OpKind,
     /// Bytes of the object.
     pub bytes: usize,
-    /// Averages over periods of 100 ms in ns: the median of the rounds' means, and the best and
-    /// the worst period.
+    /// Averages over periods of 100 ms in ns: the median of the rounds' means, and the best and the
+    /// worst period.
     pub periods: PeriodAverages,
     /// Quantiles in ns.
     pub latency: Summary,

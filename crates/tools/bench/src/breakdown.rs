@@ -77,8 +77,8 @@ pub(crate) fn objects(size: usize) -> Objects {
 struct Stages {
     out: f64,
     server: f64,
-    /// Stages inside the server, in the order of [`INSIDE`]. Each is measured with other
-    /// requests, and includes a time stamp.
+    /// Stages inside the server, in the order of [`INSIDE`]. Each is measured with other requests,
+    /// and includes a time stamp.
     inside: [f64; INSIDE.len()],
     back: f64,
     total: f64,
@@ -275,8 +275,7 @@ fn draw(word: &str, rows: &[(String, Stages)], ping: Option<f64>, findings: &mut
     for (pair, size) in rows.chunks(2).zip(SIZES) {
         let bar = |(name, stages): &(String, Stages)| {
             let half = stages.path() / 2.0;
-            // Scaled so that the stages add up to the server's time without their
-            // stamps.
+            // Scaled so that the stages add up to the server's time without their stamps.
             let scale = stages.server / stages.inside.iter().sum::<f64>().max(1.0);
             let mut parts = vec![(0, stages.out), (1, half)];
             parts.extend(inside.clone().map(|(kind, stage)| (kind, stages.inside[stage] * scale)));

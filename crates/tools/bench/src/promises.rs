@@ -119,8 +119,7 @@ impl Findings {
         self.rows.push(Row::new(name, ours, peer, unit, goal));
     }
 
-    /// Adds a row, without a goal, for a figure that this machine cannot measure, with the
-    /// reason.
+    /// Adds a row, without a goal, for a figure that this machine cannot measure, with the reason.
     pub(crate) fn missing(&mut self, name: &str, unit: &str, why: &str) {
         let row = Row::new(name, None, None, unit, Goal::Shown);
         self.rows.push(Row { missing: Some(why.to_owned()), ..row });

@@ -40,16 +40,15 @@ pub struct Setup {
     pub core: Option<usize>,
     /// Memory for objects in bytes.
     pub memory_bytes: u64,
-    /// Whether the server may rewrite its log by itself. Off by default, so that a restart
-    /// replays everything that was appended.
+    /// Whether the server may rewrite its log by itself. Off by default, so that a restart replays
+    /// everything that was appended.
     pub rewrite_log: bool,
     /// Folder on the disk to measure; each server makes its own folder in it.
     pub data: PathBuf,
 }
 
 impl Setup {
-    /// Returns the defaults: memory only, 4 GiB, any core, data in the system's temporary
-    /// folder.
+    /// Returns the defaults: memory only, 4 GiB, any core, data in the system's temporary folder.
     #[must_use]
     pub fn new() -> Self {
         Self {

@@ -252,8 +252,8 @@ fn the_store_over_packet_sockets() {
 
 #[test]
 fn the_store_over_xdp_sockets() {
-    // The kernel has no address on this interface. `faults/sharing.rs` tests the case where it
-    // has one, and both share the interface.
+    // The kernel has no address on this interface. `faults/sharing.rs` tests the case where it has
+    // one, and both share the interface.
     over_a_cable("af_xdp", "d0", OWN);
 }
 

@@ -425,8 +425,8 @@ fn a_hot_tablet_is_split() {
         assert!(begun.elapsed() < PATIENCE, "it is still in {before} after {reads} reads");
         let until = Instant::now() + Duration::from_millis(200);
         while Instant::now() < until {
-            // Many at a time: one after the other, a slow machine does not send enough requests
-            // for a split.
+            // Many at a time: one after the other, a slow machine does not send enough requests for
+            // a split.
             let tickets: Vec<_> = keys
                 .iter()
                 .map(|key| {

@@ -46,8 +46,8 @@ fn json_reports_events_and_the_result() {
     let done = lines.last().unwrap();
     assert_eq!((&done["event"], &done["bytes"]), (&"done".into(), &content.len().into()));
     assert_eq!(fs::read(target.path().join("file")).unwrap(), content);
-    // A repeated copy has nothing to do; another file of that name is kept; and a missing source
-    // is an error.
+    // A repeated copy has nothing to do; another file of that name is kept; and a missing source is
+    // an error.
     let again = cp(&[&format!("{url}/file"), to]);
     assert!(
         again.status.success() && stderr_of(&again).contains("is there already"),
@@ -243,8 +243,8 @@ fn a_pipe_is_refused_at_once() {
     assert_eq!(fs::read(there.path().join("all/file")).unwrap(), b"x");
 }
 
-/// Starts a server whose names and messages contain control characters. It lists one file, which
-/// it does not have, and one that it leaves out.
+/// Starts a server whose names and messages contain control characters. It lists one file, which it
+/// does not have, and one that it leaves out.
 fn evil() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

@@ -77,8 +77,7 @@ pub struct Commands {
 #[derive(Debug)]
 struct Running {
     child: Child,
-    /// How and when it ended; reported when its output has ended too, or has had
-    /// its time.
+    /// How and when it ended; reported when its output has ended too, or has had its time.
     ended: Option<(ExitStatus, Instant)>,
     /// How it ended, once that was reported.
     status: Option<ExitStatus>,

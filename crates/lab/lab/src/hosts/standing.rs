@@ -122,8 +122,8 @@ impl LabHosts {
 
     /// Returns how often connections of hosts have found the kernel short of memory for TCP
     /// (`net.ipv4.tcp_mem`) since the lab was made. The kernel then cuts the windows of all
-    /// connections and drops segments that receivers hold out of order: flows are slower than
-    /// the lab's lines.
+    /// connections and drops segments that receivers hold out of order: flows are slower than the
+    /// lab's lines.
     ///
     /// # Errors
     /// The kernel's counters cannot be read.

@@ -137,8 +137,8 @@ pub struct RoundTrips {
     pub min_ns: u64,
     /// Smoothed half in nanoseconds; each sample counts an eighth, as in RFC 6298.
     pub smoothed_ns: u64,
-    /// The whole round trip, smoothed, in nanoseconds; only set by [`join()`], if both directions are
-    /// known.
+    /// The whole round trip, smoothed, in nanoseconds; only set by [`join()`], if both directions
+    /// are known.
     pub whole_ns: Option<u64>,
 }
 

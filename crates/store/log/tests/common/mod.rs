@@ -83,8 +83,8 @@ impl Disk {
         }
     }
 
-    /// Restarts: cuts torn tails, finds the newest head, frees segments that it does not list,
-    /// and replays.
+    /// Restarts: cuts torn tails, finds the newest head, frees segments that it does not list, and
+    /// replays.
     pub(crate) fn restore(&mut self, config: Config, tables: Option<&[u32]>) -> Log {
         let mut newest: Option<SegmentHeader> = None;
         let mut headers = BTreeMap::new();

@@ -156,8 +156,7 @@ struct Open {
     proof: [u8; 16],
     /// At the initiator: the Proof, until an answer shows that it arrived.
     unconfirmed: Option<Retransmission>,
-    /// The channel that probes this one.
-    /// The channel being opened to probe this one.
+    /// The channel that probes this one. The channel being opened to probe this one.
     probe: Option<u32>,
 }
 

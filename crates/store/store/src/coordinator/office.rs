@@ -22,8 +22,8 @@ pub struct LeaderTerm<M> {
     pub valid: LeaderLease,
 }
 
-/// The end of a leader's lease in one term, by the node's clock. The driver of the election sets
-/// it and the coordinator reads it: clones share one value.
+/// The end of a leader's lease in one term, by the node's clock. The driver of the election sets it
+/// and the coordinator reads it: clones share one value.
 #[derive(Clone, Debug, Default)]
 pub struct LeaderLease(Arc<AtomicU64>);
 

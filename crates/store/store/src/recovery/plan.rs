@@ -22,8 +22,8 @@ pub struct HeldReplica {
 
 /// The replicas of one master's log on all backups that answered.
 ///
-/// Call [`add`](Self::add) for each backup, read the header of the
-/// [newest head](Self::newest_head), and pass its digest to [`plan`](Self::plan).
+/// Call [`add`](Self::add) for each backup, read the header of the [newest
+/// head](Self::newest_head), and pass its digest to [`plan`](Self::plan).
 #[derive(Clone, Debug, Default)]
 pub struct Inventory {
     segments: BTreeMap<u64, Vec<HeldReplica>>,

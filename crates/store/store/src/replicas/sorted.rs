@@ -218,8 +218,8 @@ impl Sorted {
 
     /// Returns the entry to serve for a completion in a selection. The end of a log may be in some
     /// replicas and not in others, and a later attempt may recover from those others: so the
-    /// outcome of an operation is served only together with its object, and otherwise only that
-    /// the operation was begun.
+    /// outcome of an operation is served only together with its object, and otherwise only that the
+    /// operation was begun.
     fn completion_for(&self, selection: Selection<'_>, last: &LastCompletion) -> &[u8] {
         let EntryRef { at, len, table, .. } = last.entry;
         match last.owner {

@@ -14,8 +14,8 @@ pub struct BackupServer {
     pub server: u32,
     /// The address of its node.
     pub address: SocketAddr,
-    /// The number of its rack. Servers in one rack have the same number within one list of
-    /// servers; numbers of different lists must not be compared.
+    /// The number of its rack. Servers in one rack have the same number within one list of servers;
+    /// numbers of different lists must not be compared.
     pub rack: u32,
 }
 

@@ -41,10 +41,9 @@ pub enum Durability {
 /// How to run a server: the arguments of [`Server::start`](super::Server::start).
 ///
 /// One process may have several nodes, one for each locator in [`listen`](Self::listen); they share
-/// [`memory`](Self::memory) and [`disk`](Self::disk) in equal parts. With
-/// [`copies`](Self::copies) a node's log is kept on other servers, and its disk has replicas for
-/// them; without, the log is on its own disk. Start from [`alone`](Self::alone) and change what
-/// differs:
+/// [`memory`](Self::memory) and [`disk`](Self::disk) in equal parts. With [`copies`](Self::copies)
+/// a node's log is kept on other servers, and its disk has replicas for them; without, the log is
+/// on its own disk. Start from [`alone`](Self::alone) and change what differs:
 ///
 /// ```no_run
 /// use sprat_store::server::{Server, ServerOptions};
@@ -137,10 +136,9 @@ impl ServerOptions {
     /// choose from.
     ///
     /// With replicas the server keeps those of `copies` logs on average. Each log needs room for
-    /// its longest, and once more for as much as its memory holds: a cluster that lost power as
-    /// a whole writes new logs while the old ones are still there. With two and a half times
-    /// the memory such a cluster was never recovered, and a cluster with little memory refused
-    /// writes.
+    /// its longest, and once more for as much as its memory holds: a cluster that lost power as a
+    /// whole writes new logs while the old ones are still there. With two and a half times the
+    /// memory such a cluster was never recovered, and a cluster with little memory refused writes.
     #[must_use]
     pub fn default_disk_bytes(memory: u64, nodes: u64, copies: u8) -> u64 {
         if copies == 0 {

@@ -121,8 +121,8 @@ impl Cluster {
         let log = self.folder.path().join(format!("server-{server}.log"));
         let process = Process::spawn(program, flags.into_iter().chain(more), None, &log)?;
         let process = self.servers[server].insert(process);
-        // The coordinator lists a dead server until its tables are recovered, at the same
-        // locator: only the counters of the new process show that it is ready.
+        // The coordinator lists a dead server until its tables are recovered, at the same locator:
+        // only the counters of the new process show that it is ready.
         let (options, listen) =
             (options(&self.coordinator, Duration::from_secs(1)), &self.listens[server]);
         process.wait_ready(READY_LIMIT, || {
@@ -143,8 +143,8 @@ impl Cluster {
         }
     }
 
-    /// Restarts servers that have ended by themselves, because they stalled and were declared
-    /// dead. Returns their number.
+    /// Restarts servers that have ended by themselves, because they stalled and were declared dead.
+    /// Returns their number.
     pub(super) fn revive(&mut self) -> Result<usize> {
         let ended =
             |process: &mut Option<Process>| process.as_mut().is_some_and(Process::has_ended);

@@ -28,8 +28,8 @@ pub enum Verdict {
 pub enum Cause {
     /// A frame was sent again, and neither end had been held up.
     Retransmission,
-    /// The kernel gave the core to another thread: the thread was switched out, and did not run
-    /// for the whole time.
+    /// The kernel gave the core to another thread: the thread was switched out, and did not run for
+    /// the whole time.
     Preemption(PathEnd),
     /// The hypervisor took the core: the thread was not switched out, and yet did not run for the
     /// whole time.
@@ -44,8 +44,8 @@ pub enum Cause {
     /// may be the firmware, or a hypervisor that does not report steal time.
     #[serde(rename = "untold")]
     Unknown(PathEnd),
-    /// An iteration of the server's loop was long, and its core's interrupts are not known
-    /// because it runs on another host.
+    /// An iteration of the server's loop was long, and its core's interrupts are not known because
+    /// it runs on another host.
     #[serde(rename = "round")]
     LongIteration,
     /// Neither end was held up: the time was spent between them.
@@ -113,8 +113,8 @@ impl Evidence {
         // blame the one for which a cause is known.
         let known =
             causes().find(|cause| !matches!(cause, Cause::Unknown(_) | Cause::LongIteration));
-        // Requests to a server that is held up are sent again too, so a retransmission means a
-        // lost frame only if neither end was held up.
+        // Requests to a server that is held up are sent again too, so a retransmission means a lost
+        // frame only if neither end was held up.
         let neither = || if self.resent > 0 { Cause::Retransmission } else { Cause::NeitherEnd };
         known.or_else(|| causes().next()).unwrap_or_else(neither)
     }

@@ -134,8 +134,7 @@ pub(super) fn disk(settings: &Settings, findings: &mut Findings) -> Result<()> {
     for _ in 0..settings.lab.rounds {
         disks.push(shared_disks(&at)?);
         for (way, moved) in &mut results {
-            // Write out what earlier transfers wrote, and drop the file from the page
-            // cache.
+            // Write out what earlier transfers wrote, and drop the file from the page cache.
             rustix::fs::sync();
             fadvise(File::open(&file)?, 0, None, Advice::DontNeed)?;
             moved.push(way.run(settings, &at, &at, &to)?);

@@ -63,8 +63,8 @@ fn model(findings: &mut Findings) -> Result<()> {
     let mut off = [0.0_f64; 2];
     for size in SIZES {
         let mut row = vec![size.to_string()];
-        // From the last bit in to the last bit out, including the gap. Store-and-forward takes
-        // the whole frame's duration once more, cut-through that of the preamble and header.
+        // From the last bit in to the last bit out, including the gap. Store-and-forward takes the
+        // whole frame's duration once more, cut-through that of the preamble and header.
         let stored = ((PREAMBLE_BYTES + size + GAP_BYTES) * 8) as f64 / MODEL_RATE;
         let cut = ((PREAMBLE_BYTES + ETHERNET_BYTES) * 8) as f64 / MODEL_RATE;
         for (off, (timing, due)) in

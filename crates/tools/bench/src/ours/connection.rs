@@ -239,8 +239,7 @@ impl Connection {
 }
 
 impl Drop for Connection {
-    /// Closing may need the server's answer, as with para-virtual devices, so the server must
-    /// run.
+    /// Closing may need the server's answer, as with para-virtual devices, so the server must run.
     fn drop(&mut self) {
         self.set_active(true);
     }

@@ -42,8 +42,7 @@ pub enum Transport {
     Tcp,
     /// `fast+dpdk` over memory that both processes share, with `net_memif`.
     Memif,
-    /// `fast+dpdk` over shared memory with para-virtual devices: `net_vhost` and
-    /// `net_virtio_user`.
+    /// `fast+dpdk` over shared memory with para-virtual devices: `net_vhost` and `net_virtio_user`.
     Virtio,
     /// `fast+dpdk` over a virtual cable, whose ends are driven by the kernel's packet sockets:
     /// `net_af_packet`.
@@ -327,8 +326,8 @@ impl SpratServer {
         self.process.insert(process).wait_ready(READY_LIMIT, || ready(&options))
     }
 
-    /// Stops the server's process while others are measured, since a server that spins would take
-    /// a core from them, or continues it.
+    /// Stops the server's process while others are measured, since a server that spins would take a
+    /// core from them, or continues it.
     pub(crate) fn set_parked(&self, parked: bool) {
         set_stopped(self.pid(), parked);
     }

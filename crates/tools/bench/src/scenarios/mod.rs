@@ -48,8 +48,8 @@ pub struct Lab {
     pub setup: Setup,
     /// The core to which the load generator is pinned, if any.
     pub client_core: Option<usize>,
-    /// The generator's SCHED_FIFO priority, if any: on a core of its own, no ordinary process
-    /// then delays it.
+    /// The generator's SCHED_FIFO priority, if any: on a core of its own, no ordinary process then
+    /// delays it.
     pub client_fifo: Option<u8>,
     /// Measurements of each system.
     pub rounds: usize,
@@ -62,8 +62,8 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Returns the defaults: servers on the last core and the generator on the first, if there
-    /// are at least two; three rounds of a second.
+    /// Returns the defaults: servers on the last core and the generator on the first, if there are
+    /// at least two; three rounds of a second.
     #[must_use]
     pub fn new() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);

@@ -14,8 +14,8 @@ use sprat_units::figure;
 pub struct Mix {
     /// Connections, one client each.
     pub connections: usize,
-    /// Operations that each client keeps in flight: with 1 it waits for every answer, with more
-    /// it pipelines.
+    /// Operations that each client keeps in flight: with 1 it waits for every answer, with more it
+    /// pipelines.
     pub depth: usize,
     /// Share of reads, 0 to 1.
     pub read_share: f64,

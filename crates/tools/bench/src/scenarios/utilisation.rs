@@ -40,8 +40,8 @@ const ROOMY: f64 = 0.25;
 pub struct Utilisation {
     /// Random overwrites at 50 % and 90 %, in this order.
     pub overwrites: Results,
-    /// One client's reads beside the same overwrites: without cleaning (25 % full), and with it
-    /// (90 % full).
+    /// One client's reads beside the same overwrites: without cleaning (25 % full), and with it (90
+    /// % full).
     pub reads: Results,
     /// Bytes that the cleaner moved during the reads: without and with cleaning.
     pub moved: [u64; 2],
@@ -81,8 +81,8 @@ pub fn utilisation(lab: &Lab, system: &Sprat) -> Result<Utilisation> {
     let roomy = fill(lab, system, ROOMY)?;
     let before = [moved(&roomy)?, moved(&full)?];
     let mut loaded = Vec::new();
-    // The cleaner catches up while the server is idle, so a burst before each measurement makes
-    // it work again.
+    // The cleaner catches up while the server is idle, so a burst before each measurement makes it
+    // work again.
     let burst = whole(full.free_bytes as f64 / full.log_bytes);
     for (filled, label, burst) in
         [(&roomy, "25 % full, no cleaning", 0), (&full, "90 % full, cleaning", burst)]

@@ -233,8 +233,8 @@ fn write_comparison(all: &[Distributions], html: &Path) -> Result<()> {
 pub(crate) fn jitter(args: &JitterArgs) -> Result<ExitCode> {
     let machine = Machine::describe();
     let cores = if args.cores.is_empty() { allowed_cores()? } else { args.cores.clone() };
-    // Ordinary threads on every core: with a real-time class on all of them, no other process
-    // would run.
+    // Ordinary threads on every core: with a real-time class on all of them, no other process would
+    // run.
     let places: Vec<MeterPlacement> =
         cores.into_iter().map(|core| MeterPlacement { core: Some(core), fifo: None }).collect();
     let found = meter(&places, args.seconds)?;

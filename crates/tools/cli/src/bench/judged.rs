@@ -25,8 +25,7 @@ pub(super) fn parse_rounds(text: &str) -> Result<usize, String> {
 pub(crate) struct StoreBenchArgs {
     #[command(flatten)]
     promises: PromisesArgs,
-    /// Memory and restarts with 10 million objects instead of 2 million: takes some 9 GB of
-    /// memory.
+    /// Memory and restarts with 10 million objects instead of 2 million: takes some 9 GB of memory.
     #[arg(long)]
     full: bool,
 }
@@ -227,8 +226,8 @@ fn judge(
     eprintln!("{machine}");
     let beside = |ending: &str| PathBuf::from(format!("target/bench/{name}.{ending}"));
     let (out, html) = (out.unwrap_or(beside("json")), html.unwrap_or(beside("html")));
-    // The data goes where the results go: a temporary folder may be a tmpfs, where a sync does
-    // not write to a disk.
+    // The data goes where the results go: a temporary folder may be a tmpfs, where a sync does not
+    // write to a disk.
     let data =
         out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     std::fs::create_dir_all(data).with_context(|| format!("making {}", data.display()))?;

@@ -51,8 +51,8 @@ pub(crate) struct ShareArgs {
     #[arg(value_name = "DIR")]
     directory: PathBuf,
 
-    /// An address to listen at, with a port or without; once for each. Default: all there are,
-    /// IPv6 and IPv4.
+    /// An address to listen at, with a port or without; once for each. Default: all there are, IPv6
+    /// and IPv4.
     #[arg(long, value_name = "ADDR", value_parser = parse_listen)]
     listen: Vec<Listen>,
 
@@ -95,8 +95,8 @@ pub(crate) struct ShareArgs {
     #[arg(long, value_name = "SIZE", requires = "writable", value_parser = sprat_units::size)]
     max_file: Option<u64>,
 
-    /// With --writable: how much of the disk unfinished uploads may hold together. Default: half
-    /// of the file system.
+    /// With --writable: how much of the disk unfinished uploads may hold together. Default: half of
+    /// the file system.
     #[arg(long, value_name = "SIZE", requires = "writable", value_parser = sprat_units::size)]
     max_unfinished: Option<u64>,
 
@@ -105,8 +105,8 @@ pub(crate) struct ShareArgs {
     #[arg(long, value_name = "TIME", requires = "writable", value_parser = sprat_units::duration)]
     keep_unfinished: Option<Duration>,
 
-    /// Give files with their extended attributes (`user.*`) to who asks for them, and take them
-    /// too with --writable.
+    /// Give files with their extended attributes (`user.*`) to who asks for them, and take them too
+    /// with --writable.
     #[arg(long)]
     xattrs: bool,
 

@@ -186,8 +186,7 @@ pub(super) fn on_all_ranks(work: impl FnOnce(&Ranks) -> Result<ExitCode>) -> Res
     let outcome =
         done.as_ref().map(drop).map_err(|error| (describe_error(error), exit_code(error)));
     match ranks.end(outcome) {
-        // mpirun ends all ranks when one fails, so only the first fails, after it has reported
-        // why.
+        // mpirun ends all ranks when one fails, so only the first fails, after it has reported why.
         _ if !ranks.is_first() => Ok(ExitCode::SUCCESS),
         Err(stopped) => Err(stopped.into()),
         Ok(()) => done,

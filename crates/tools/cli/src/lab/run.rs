@@ -121,8 +121,8 @@ pub(crate) struct LabRunArgs {
 /// How late a box may be.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ToleranceArgs {
-    /// Share of a line's segments that may be late before the exit code is 7, and from when on
-    /// they are: SHARE or SHARE:TIME, such as 5%:10ms; 100% never minds.
+    /// Share of a line's segments that may be late before the exit code is 7, and from when on they
+    /// are: SHARE or SHARE:TIME, such as 5%:10ms; 100% never minds.
     #[arg(long, value_name = "SHARE:TIME", default_value = "1%:1ms")]
     tolerate: String,
 }
@@ -141,8 +141,8 @@ pub(crate) struct LineArgs {
     /// 64MB].
     #[arg(long, value_name = "SIZE")]
     buffer: Option<String>,
-    /// How packets wait: drop-tail, or harmonize: a queue for each flow, segments in turn
-    /// [default: drop-tail].
+    /// How packets wait: drop-tail, or harmonize: a queue for each flow, segments in turn [default:
+    /// drop-tail].
     #[arg(long, value_name = "HOW")]
     queue: Option<String>,
     /// Rate of each flow, with `--queue harmonize`.

@@ -137,8 +137,8 @@ impl Series {
         self.next.saturating_duration_since(Instant::now())
     }
 
-    /// Takes a sample if one is due. Leaves out boxes that have ended: the caller passes their
-    /// last reports to [`end`](Self::end).
+    /// Takes a sample if one is due. Leaves out boxes that have ended: the caller passes their last
+    /// reports to [`end`](Self::end).
     pub(super) fn sample_if_due<'a>(
         &mut self,
         boxes: impl Iterator<Item = (String, &'a Engine)>,

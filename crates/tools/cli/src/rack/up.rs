@@ -29,8 +29,8 @@ pub(crate) struct RackPlace {
     guests: bool,
 
     /// The folder with all of the rack: inventory, files, keys, data of hosts on this machine
-    /// [default: below $XDG_STATE_HOME/sprat/racks or ~/.local/state/sprat/racks, by the
-    /// rack's name].
+    /// [default: below $XDG_STATE_HOME/sprat/racks or ~/.local/state/sprat/racks, by the rack's
+    /// name].
     #[arg(long, value_name = "FOLDER")]
     state: Option<PathBuf>,
 

@@ -33,8 +33,8 @@ pub(crate) struct ExportArgs {
     /// What to write; by default as the target's name says.
     #[arg(long, value_enum)]
     format: Option<FormatArg>,
-    /// Write values alone, each as a row or line: what was imported with `--key`. CSV with a
-    /// header does so anyway.
+    /// Write values alone, each as a row or line: what was imported with `--key`. CSV with a header
+    /// does so anyway.
     #[arg(long)]
     rows: bool,
     /// No progress bar.

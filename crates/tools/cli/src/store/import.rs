@@ -46,9 +46,9 @@ pub(crate) struct ImportArgs {
     /// What the source is; by default as its name says.
     #[arg(long, value_enum)]
     format: Option<FormatArg>,
-    /// Column (by name, or number from 0) or field that is the key, the whole row or line being
-    /// the value; without it, the columns or fields `key` and `value`. A column `encoding`, as
-    /// `export` writes it, says which of both are base64: `key`, `value`, `both` or nothing.
+    /// Column (by name, or number from 0) or field that is the key, the whole row or line being the
+    /// value; without it, the columns or fields `key` and `value`. A column `encoding`, as `export`
+    /// writes it, says which of both are base64: `key`, `value`, `both` or nothing.
     #[arg(long, value_name = "NAME")]
     key: Option<String>,
     /// The CSV file has no header row; without --key its first two columns are key and value.

@@ -37,8 +37,8 @@ pub(crate) struct ServerArgs {
     #[command(subcommand)]
     command: Option<ServerCommand>,
 
-    /// Locator of a coordinator that runs elsewhere, or of several with commas between; without
-    /// it, this server brings its own.
+    /// Locator of a coordinator that runs elsewhere, or of several with commas between; without it,
+    /// this server brings its own.
     #[arg(short = 'C', long, value_name = "LOCATOR", env = "SPRAT_COORDINATOR")]
     coordinator: Option<String>,
 
@@ -68,8 +68,8 @@ pub(crate) struct ServerArgs {
     #[arg(long, value_name = "DIR", default_value = "sprat-data")]
     data: PathBuf,
 
-    /// Disk space for the log, such as 40G or 1TB; default two and a half times the memory; with
-    /// -r about 3.5 times for each replica.
+    /// Disk space for the log, such as 40G or 1TB; default two and a half times the memory; with -r
+    /// about 3.5 times for each replica.
     #[arg(long, value_name = "SIZE", value_parser = sprat_units::size)]
     disk: Option<u64>,
 
@@ -77,8 +77,8 @@ pub(crate) struct ServerArgs {
     #[arg(long, value_enum, default_value_t = DurabilityArg::Sync)]
     durability: DurabilityArg,
 
-    /// Replicas of its log on other servers of the cluster, and then it keeps some for them; 0:
-    /// its log is on its own disk alone.
+    /// Replicas of its log on other servers of the cluster, and then it keeps some for them; 0: its
+    /// log is on its own disk alone.
     #[arg(
         short = 'r',
         long,
@@ -199,8 +199,8 @@ pub(crate) fn server(args: &ServerArgs) -> Result<ExitCode> {
     shutdown.stop_on_signal()?;
     loop {
         match run(&options, &shutdown) {
-            // The server was suspended or cut off for longer than its lease: other servers have
-            // its tables, and it starts again without them.
+            // The server was suspended or cut off for longer than its lease: other servers have its
+            // tables, and it starts again without them.
             Err(ServerError::Gone(gone))
                 if can_restart(&gone, &options) && !shutdown.is_requested() =>
             {

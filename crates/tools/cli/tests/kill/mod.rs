@@ -1,5 +1,5 @@
-//! Kills the real server at random moments while clients write. After each restart, everything
-//! that was acknowledged or returned by a read must be there, nothing removed may come back, and
+//! Kills the real server at random moments while clients write. After each restart, everything that
+//! was acknowledged or returned by a read must be there, nothing removed may come back, and
 //! versions may only grow.
 //!
 //! `SPRAT_KILLS` sets the total number of kills (`make kills`: 1000).

@@ -51,8 +51,8 @@ mod tests {
         let manifest = manifest();
         assert_eq!(manifest["browser_specific_settings"]["gecko"]["id"], GECKO_ID);
         assert_eq!(manifest["version"], env!("CARGO_PKG_VERSION"));
-        // Chromium's id is the first 16 bytes of the key's SHA-256, in hexadecimal with the
-        // digits a to p.
+        // Chromium's id is the first 16 bytes of the key's SHA-256, in hexadecimal with the digits
+        // a to p.
         use base64::Engine as _;
         let key = manifest["key"].as_str().expect("a key");
         let key = base64::engine::general_purpose::STANDARD.decode(key).expect("base64");

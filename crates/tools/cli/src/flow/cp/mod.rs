@@ -54,8 +54,8 @@ pub(crate) struct CpArgs {
     #[arg(value_name = "SRC", required = true, num_args = 1..)]
     sources: Vec<String>,
 
-    /// Where to: a file, or a directory, in which names stay what they are. For local files also
-    /// an address, or s3://BUCKET/KEY.
+    /// Where to: a file, or a directory, in which names stay what they are. For local files also an
+    /// address, or s3://BUCKET/KEY.
     #[arg(value_name = "DST", required = true)]
     target: PathBuf,
 
@@ -77,8 +77,8 @@ pub(crate) struct CpArgs {
     #[arg(long, value_name = "HOST", conflicts_with = "recursive")]
     also: Vec<String>,
 
-    /// Send pieces of the file, or folder, to this server too: HOST[:PORT] for the same path
-    /// there. Several may be named.
+    /// Send pieces of the file, or folder, to this server too: HOST[:PORT] for the same path there.
+    /// Several may be named.
     #[arg(long, value_name = "HOST", conflicts_with_all = ["also", "gather"])]
     spread: Vec<String>,
 
@@ -95,8 +95,8 @@ pub(crate) struct CpArgs {
     #[arg(short, long)]
     preserve: bool,
 
-    /// Keep extended attributes of the user's too (`user.*`), of files, where the source tells
-    /// them (`sprat share --xattrs`).
+    /// Keep extended attributes of the user's too (`user.*`), of files, where the source tells them
+    /// (`sprat share --xattrs`).
     #[arg(long)]
     xattrs: bool,
 
@@ -113,8 +113,7 @@ pub(crate) struct CpArgs {
     #[arg(long)]
     no_verify: bool,
 
-    /// At most this rate, such as 2Gb/s (bits) or 200MB/s (bytes); a number alone is bits a
-    /// second.
+    /// At most this rate, such as 2Gb/s (bits) or 200MB/s (bytes); a number alone is bits a second.
     #[arg(long, value_name = "RATE", value_parser = quantity::limit)]
     limit: Option<u64>,
 

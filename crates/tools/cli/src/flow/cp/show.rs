@@ -168,8 +168,7 @@ impl Show {
         Ok(())
     }
 
-    /// Reports that a set is done, with the bytes of each host. `word` says how a host took
-    /// part:
+    /// Reports that a set is done, with the bytes of each host. `word` says how a host took part:
     /// `at` or `from`.
     pub(super) fn set_done(&mut self, outcome: &SpreadOutcome, word: &str) -> Result<()> {
         let (tree, blake3) = (&outcome.tree, outcome.blake3.map(hex));

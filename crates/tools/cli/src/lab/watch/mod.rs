@@ -93,8 +93,7 @@ fn begin(client: &mut Client) -> Result<View, ControlError> {
     let state = client.settings()?;
     let buffer = |port: &sprat_lab::control::PortState| {
         let mut settings = LineSettings::default();
-        // Without a buffer size that we understand, only the buffer's fill level is not
-        // shown.
+        // Without a buffer size that we understand, only the buffer's fill level is not shown.
         let parsed = port.line.buffer.as_ref().map(|word| set(&mut settings, "buffer", &word.0));
         matches!(parsed, Some(Ok(()))).then(|| (port.port.clone(), settings.buffer))
     };

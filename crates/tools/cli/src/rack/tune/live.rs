@@ -148,8 +148,8 @@ impl<'a> Live<'a> {
         Ok(running.finish().report)
     }
 
-    /// Lets hosts with systemd apply the kept kernel settings whenever they start. Removes the
-    /// file from hosts on which no setting was kept.
+    /// Lets hosts with systemd apply the kept kernel settings whenever they start. Removes the file
+    /// from hosts on which no setting was kept.
     pub(super) fn keep_across_boots(&self, journal: &Journal) -> Result<()> {
         let mut lines: BTreeMap<&str, BTreeMap<&str, &str>> = BTreeMap::new();
         for change in journal.standing().flat_map(|entry| &entry.changes) {
@@ -210,8 +210,7 @@ impl Subject for Live<'_> {
                             "{host}: {path} = {value:?} is nothing that a kernel is told"
                         ));
                     }
-                    // Do not write what is set already: the file may be one that
-                    // cannot be written.
+                    // Do not write what is set already: the file may be one that cannot be written.
                     if self.read_setting(host, path)? == *value {
                         continue;
                     }

@@ -133,8 +133,8 @@ impl fmt::Display for Writes {
 }
 
 impl Writes {
-    /// Reads all writes from the restarted server. Acknowledged writes must exist; those that
-    /// were under way may exist, but only complete.
+    /// Reads all writes from the restarted server. Acknowledged writes must exist; those that were
+    /// under way may exist, but only complete.
     pub(super) fn verify(&self, client: &mut Client) -> Result<String> {
         let Table(table) = client.table(TABLE)?;
         let (mut kept, mut unknown, mut acknowledged) = (0, 0, 0);
