@@ -12,7 +12,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::network::{alone, cable};
+use common::network::{cable, enter_namespace};
 use common::{PATIENCE, at, echo, frame, send, take, until};
 use sprat_net::bypass::{Address, BypassDriver, DeviceShare, shares};
 use sprat_net::{
@@ -248,7 +248,7 @@ fn over_a_paravirtual_device() {
 #[test]
 fn over_packet_sockets() {
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Err(why) = alone().and_then(|()| cable("s0", "c0")) {
+    if let Err(why) = enter_namespace().and_then(|()| cable("s0", "c0")) {
         return sprat_testing::skip(&format!("nodes that share an interface: {why}"));
     }
     // The kernel spreads frames over the queues by a hash.

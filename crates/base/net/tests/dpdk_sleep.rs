@@ -10,7 +10,7 @@ use std::sync::mpsc::channel;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use common::network::{alone, cable};
+use common::network::{cable, enter_namespace};
 use common::{PATIENCE, at, echo, frame, send, take, until};
 use sprat_net::bypass::{Address, BypassDriver};
 use sprat_net::{Bypass, Driver, Idle, Mode, Nanos, Policy, Sources, Transmit};
@@ -177,7 +177,7 @@ fn over_a_paravirtual_device() {
 /// Runs the test over a virtual cable.
 fn over_a_cable(kind: &str) {
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    match alone().and_then(|()| cable("s0", "c0")) {
+    match enter_namespace().and_then(|()| cable("s0", "c0")) {
         Ok(()) => {}
         Err(why) => return sprat_testing::skip(&format!("sleeping over {kind}: {why}")),
     };
