@@ -1,5 +1,6 @@
-//! Two members of a cluster and somebody between them, who cuts, changes, repeats, withholds and invents frames. Nothing panics,
-//! nothing is executed that was not asked, nor twice, and tables stay within their bounds.
+//! Two members of a cluster and somebody between them, who cuts, changes, repeats, withholds and
+//! invents frames. Nothing panics, nothing is executed that was not asked, nor twice, and tables
+//! stay within their bounds.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -50,7 +51,7 @@ impl Handler for App {
     type Body = ();
 
     fn request(&mut self, _: Nanos, id: RequestId, payload: &[u8]) -> Outcome<()> {
-        assert_eq!(id.who().role(), Some(Role::Client));
+        assert_eq!(id.requester().role(), Some(Role::Client));
         let number = u32::from_le_bytes(*payload.first_chunk().expect("as it was asked"));
         assert!(!self.done.contains(&number), "executed twice");
         self.done.push(number);

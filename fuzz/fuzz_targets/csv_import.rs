@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use sprat_fuzz::drain;
-use sprat_transfer::{Column, CsvExport, CsvImport, CsvSink, CsvSource, Sink};
+use sprat_transfer::{Column, CsvExport, CsvImport, CsvSink, CsvSource, ItemSink};
 
 fuzz_target!(|input: (bool, bool, &[u8])| {
     let (header, semicolon, bytes) = input;

@@ -1,5 +1,6 @@
-//! The RPC endpoint, with all its state: frames from strangers, from a peer that knows its session, and its own frames
-//! reflected, so that it serves itself. Nothing panics, every body is released once, and silence empties it.
+//! The RPC endpoint, with all its state: frames from strangers, from a peer that knows its session,
+//! and its own frames reflected, so that it serves itself. Nothing panics, every body is released
+//! once, and silence empties it.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,6 @@
-//! Kernels: any text is read or an error with its place; what is read is listed as a kernel that reads as the same program, also at the
-//! other precision; and contracting it changes no result's name.
+//! Kernels: any text is read or an error with its place; what is read is listed as a kernel that
+//! reads as the same program, also at the other precision; and contracting it changes no result's
+//! name.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

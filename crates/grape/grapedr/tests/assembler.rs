@@ -1,5 +1,5 @@
-//! The assembler: what is printed is read back as the same, and what is wrong is named with its
-//! place.
+//! Tests that the assembler reads back printed listings unchanged, and that its errors name their
+//! position.
 
 use proptest::prelude::*;
 use sprat_formula::{Column, Inputs, Output};
@@ -66,7 +66,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         })
 }
 
-/// Instructions that the machine has, of those at random.
+/// Random instructions that the machine can execute.
 fn instructions() -> impl Strategy<Value = Vec<Instruction>> {
     let instruction = prop::collection::vec(operation(), 0..3)
         .prop_filter_map("ports", |all| Instruction::new(all).ok());
@@ -75,7 +75,7 @@ fn instructions() -> impl Strategy<Value = Vec<Instruction>> {
 
 proptest! {
     #[test]
-    fn what_is_printed_is_read_back(stride in 0u16..1024, init in instructions(), body in instructions()) {
+    fn printed_listings_are_read_back(stride in 0u16..1024, init in instructions(), body in instructions()) {
         let listing = Listing { stride, init, body };
         prop_assert_eq!(assemble(&listing.to_string()), Ok(listing));
     }
@@ -86,7 +86,7 @@ proptest! {
         let _ = Kernel::assemble(&text);
     }
 
-    /// A kernel with a line changed is another kernel, which runs, or an error.
+    /// A kernel with one line replaced is either an error or a kernel that runs.
     #[test]
     fn any_kernel_by_hand_runs_or_is_an_error(at in 0..24_usize, line in "(i|j|result|index|constant|pass|faddl)( [-a-z0-9$=>.]{1,6}){0,5}") {
         let lines = BY_HAND.lines().enumerate().map(|(other, text)| if other == at { &line } else { text });
@@ -145,7 +145,7 @@ fn errors_name_the_place() {
     }
 }
 
-/// A kernel by hand: the sum of products, and which j has the greatest x.
+/// A kernel written by hand: a sum of products, and the j with the greatest x.
 const BY_HAND: &str = "stride 2   # x and its number
 i a f64 $lm0v
 i nothing f32 unused

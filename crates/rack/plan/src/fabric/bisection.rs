@@ -1,23 +1,25 @@
-//! How many cables must be cut to part a fabric's chassis into halves.
+//! Estimates a fabric's bisection width: how many cables must be cut to separate its chassis into
+//! halves.
 
 use super::Fabric;
 
-/// Rounds of improvement from each beginning; each takes a pair at a time across, and most end by
-/// themselves.
+/// The most rounds of improvement from each start. A round exchanges one pair of chassis; most
+/// searches end earlier.
 const MAX_ROUNDS: usize = 64;
 
-/// Beginnings.
+/// Number of starting partitions.
 const BEGINNINGS: usize = 8;
 
-/// Cables in the smallest cut found between two halves of the chassis. It is a bound from above: no
-/// other cut that was tried is smaller, and to be sure that none is takes forever.
+/// Returns the number of cables in the smallest cut found between two halves of the chassis. It is
+/// an upper bound: finding the true minimum is NP-hard.
 #[must_use]
 pub fn bisection(fabric: &Fabric) -> usize {
     let starts = BEGINNINGS.min(fabric.stations);
     (0..starts).map(|start| improved(fabric, start * fabric.stations / starts)).min().unwrap_or(0)
 }
 
-/// Begins with the half that is nearest to `start`, and exchanges chassis while that helps.
+/// Starts with the half of the chassis that is nearest to `start`, and exchanges pairs of chassis
+/// while that makes the cut smaller.
 fn improved(fabric: &Fabric, start: usize) -> usize {
     let hops = fabric.hops(start);
     let mut order: Vec<usize> = (0..fabric.stations).collect();
@@ -31,7 +33,7 @@ fn improved(fabric: &Fabric, start: usize) -> usize {
         let (ours, theirs): (Vec<usize>, Vec<usize>) =
             (0..fabric.stations).partition(|station| here[*station]);
         let Some(one) = ours.into_iter().max_by_key(|station| gain(&here, *station)) else { break };
-        // A link between the two would be counted by both.
+        // Both gains count a link between the two chassis, which stays in the cut.
         let joined = |other: usize| {
             let links = fabric.neighbours(other).iter().filter(|neighbour| neighbour.switch == one);
             2 * links.map(|neighbour| count(fabric, neighbour.link)).sum::<i64>()
@@ -56,7 +58,7 @@ fn improved(fabric: &Fabric, start: usize) -> usize {
     best
 }
 
-/// Puts each switch without servers where most of its links lead, until none moves.
+/// Moves each switch without servers to the side that most of its links lead to, until none moves.
 fn settle(fabric: &Fabric, here: &mut [bool]) {
     for _ in 0..MAX_ROUNDS {
         let mut moved = false;
@@ -72,7 +74,7 @@ fn settle(fabric: &Fabric, here: &mut [bool]) {
     }
 }
 
-/// Cables fewer in the cut if a switch goes to the other side.
+/// Returns by how many cables the cut shrinks if `switch` changes sides.
 fn gain(fabric: &Fabric, here: &[bool], switch: usize) -> i64 {
     let side = |other: usize| if here[other] == here[switch] { -1 } else { 1 };
     fabric

@@ -7,11 +7,11 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use serde_json::json;
 use signal_hook::consts::SIGHUP;
-use sprat_flow::plain;
+use sprat_flow::escape_controls;
 use sprat_flow::share::put::MAX_FILE;
 use sprat_flow::share::{
-    Event, KEPT_FOR, Limits, MAX_CONNECTIONS, MAX_FROM_ONE, Options, Pace, Share, Snapshot, Tokens,
-    tls,
+    Event, KEPT_FOR, Limits, MAX_CONNECTIONS, MAX_PER_ADDRESS, Options, Pace, Share, Snapshot,
+    Tokens, tls,
 };
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -165,7 +165,7 @@ pub(crate) struct ShareArgs {
     #[arg(
         long,
         value_name = "N",
-        default_value_t = MAX_FROM_ONE,
+        default_value_t = MAX_PER_ADDRESS,
         help_heading = "Speed and limits"
     )]
     max_per_address: usize,
@@ -224,7 +224,7 @@ pub(crate) fn share(args: &ShareArgs) -> Result<ExitCode> {
     options.xattrs = args.xattrs;
     options.limits = Limits {
         connections: args.max_connections,
-        from_one: args.max_per_address,
+        per_address: args.max_per_address,
         ..Limits::default()
     };
     options.names.clone_from(&args.host_name);
@@ -424,7 +424,7 @@ fn print_event(event: &Event, json: bool) {
     } else {
         let verified = if *verified { ", verified" } else { "" };
         let error = error.as_ref().map_or_else(String::new, |error| format!(": {error}"));
-        print_line(&plain(&format!(
+        print_line(&escape_controls(&format!(
             "{peer} {method} {path} {status}, {bytes} B in {seconds:.3} s{verified}{error}"
         )))
     };

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, bail};
 use clap::{Args, Subcommand};
 use serde_json::json;
 use sprat_lab::config::{LineWords, Word};
-use sprat_lab::control::{BoxState, Client, Place, PortState, RuleState};
+use sprat_lab::control::{BoxState, Client, ControlDir, PortState, RuleState};
 use sprat_lab::filter::RuleWords;
 use std::process::ExitCode;
 
@@ -94,7 +94,7 @@ pub(crate) enum LabFilterCommand {
 }
 
 pub(crate) fn ctl(args: &LabCtlArgs) -> Result<ExitCode> {
-    let mut client = Place::of(&dir(&args.state)).connect(args.name.as_deref())?;
+    let mut client = ControlDir::of(&dir(&args.state)).connect(args.name.as_deref())?;
     match &args.command {
         LabCtlCommand::Show => show(&mut client, args.json)?,
         LabCtlCommand::Filter(command) => filter(&mut client, command, args.json)?,

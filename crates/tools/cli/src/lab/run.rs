@@ -11,9 +11,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 use sprat_lab::config::{
     BoxConfig, BoxWords, LineWords, PortWords, Word, set, tolerance as parse_tolerance,
 };
-use sprat_lab::control::{ControlError, Place, Server};
+use sprat_lab::control::{ControlDir, ControlError, Server};
 use sprat_lab::engine::{Engine, Forwarding, LineReport, Report, Tolerance};
-use sprat_lab::hosts::{MAX_NAME, enter_own, make_own, missing_privileges};
+use sprat_lab::hosts::{MAX_NAME, enter_own_namespaces, make_own_namespace, missing_privileges};
 use sprat_lab::series::{LineAbout, line_name};
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -230,7 +230,7 @@ pub(crate) fn run(args: &LabRunArgs) -> Result<ExitCode> {
         && own_namespaces()?
     {
         let named = config.ports.iter().filter_map(|(spec, _)| spec.netns());
-        named.filter(|name| !name.contains('/')).try_for_each(make_own)?;
+        named.filter(|name| !name.contains('/')).try_for_each(make_own_namespace)?;
     }
     config.tolerance = tolerance(&args.tolerate)?;
     if let Some(name) = &args.name {
@@ -277,7 +277,7 @@ pub(crate) fn run(args: &LabRunArgs) -> Result<ExitCode> {
 /// with a name from `--name` does not run; one with a derived name runs without it, and a warning
 /// says so.
 fn control(args: &LabRunArgs, engine: &Engine) -> Result<Option<Server>> {
-    let place = Place::of(&dir(&args.state));
+    let place = ControlDir::of(&dir(&args.state));
     let start = |name: &str| Server::start(&place, name, engine.handle().clone());
     if let Some(name) = &args.name {
         return Ok(Some(start(name)?));
@@ -304,7 +304,7 @@ fn name_of(ports: &[String]) -> String {
 /// Without root privileges, enters namespaces of this process's own and prints how to join them.
 /// Returns whether it did.
 pub(super) fn own_namespaces() -> Result<bool> {
-    let entered = enter_own()?;
+    let entered = enter_own_namespaces()?;
     if entered {
         let process = std::process::id();
         eprintln!(
@@ -434,7 +434,7 @@ fn watch(
             longest.map_or(poll, |longest| longest.saturating_sub(began.elapsed()).min(poll));
         let stopped = !matches!(signals.recv_timeout(left), Err(RecvTimeoutError::Timeout));
         let over = longest.is_some_and(|longest| began.elapsed() >= longest);
-        if stopped || over || engine.ended() || control.is_some_and(Server::stop_asked) {
+        if stopped || over || engine.ended() || control.is_some_and(Server::stop_requested) {
             bar.finish_and_clear();
             return Ok(());
         }

@@ -91,8 +91,7 @@ pub(super) struct Series {
 }
 
 impl Series {
-    /// Returns `None` without `--report` and `--series`. Opens the files now, so that a file
-    /// that
+    /// Returns `None` without `--report` and `--series`. Opens the files now, so that a file that
     /// cannot be written is an error before the boxes start.
     pub(super) fn new(args: &SeriesArgs) -> Result<Option<Self>> {
         let every = args.every;
@@ -139,8 +138,7 @@ impl Series {
         self.next.saturating_duration_since(Instant::now())
     }
 
-    /// Takes a sample if one is due. Leaves out boxes that have ended: the caller passes their
-    /// last
+    /// Takes a sample if one is due. Leaves out boxes that have ended: the caller passes their last
     /// reports to [`end`](Self::end).
     pub(super) fn sample_if_due<'a>(
         &mut self,

@@ -8,11 +8,13 @@ use crate::signals::signals;
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use serde_json::{Value, json};
-use sprat_lab::capture::Summary;
-use sprat_lab::control::{Live, Place};
-use sprat_lab::hosts::{Commands, Event, Job, Left, Plan, StateDir, Stream, down as take_down};
+use sprat_lab::capture::CaptureSummary;
+use sprat_lab::control::{ControlDir, RunningBox};
+use sprat_lab::hosts::{
+    Commands, Event, HostsPlan, Job, Leftover, StateDir, Stream, down as take_down,
+};
 use sprat_lab::series::{LineAbout, line_name};
-use sprat_lab::topology::{Ended, READY, Raised, Topology, ready};
+use sprat_lab::topology::{LabResult, READY, RunningLab, Topology, ready};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus};
@@ -168,7 +170,7 @@ pub(crate) fn up(args: &LabUpArgs) -> Result<ExitCode> {
     let about = about.collect();
     // From here on a signal ends the lab in good order.
     let signals = signals()?;
-    let raised = Raised::up(lab, &dir(&args.state))?;
+    let raised = RunningLab::up(lab, &dir(&args.state))?;
     let jobs = raised.jobs(&requested);
     eprintln!("sprat: {}", describe(&topology, raised.hosts().plan()));
     let hosts: Vec<_> =
@@ -214,7 +216,7 @@ pub(crate) fn down(args: &LabDownArgs) -> Result<ExitCode> {
     let left = take_down(&args.name, &dir(&args.state))?;
     if args.json {
         let left: Vec<_> =
-            left.iter().map(|Left { path, why }| json!({ "path": path, "why": why })).collect();
+            left.iter().map(|Leftover { path, why }| json!({ "path": path, "why": why })).collect();
         print_json(&json!({ "down": args.name, "left": left }))?;
     } else {
         print_left(&left);
@@ -224,12 +226,13 @@ pub(crate) fn down(args: &LabDownArgs) -> Result<ExitCode> {
 
 pub(crate) fn ls(args: &LabLsArgs) -> Result<ExitCode> {
     // Every user may list the labs, but only their owner may list the boxes.
-    let mut boxes = Place::of(&dir(&args.state)).list().unwrap_or_else(|error| {
+    let mut boxes = ControlDir::of(&dir(&args.state)).list().unwrap_or_else(|error| {
         eprintln!("sprat: cannot list boxes: {error}");
         Vec::new()
     });
     for lab in dir(&args.state).list()? {
-        let own = |live: &mut Live| live.name.split_once('.').is_some_and(|(of, _)| of == lab.name);
+        let own =
+            |live: &mut RunningBox| live.name.split_once('.').is_some_and(|(of, _)| of == lab.name);
         let own: Vec<_> = boxes.extract_if(.., own).map(|live| live.name).collect();
         if args.json {
             print_json(&json!({
@@ -257,7 +260,7 @@ pub(crate) fn ls(args: &LabLsArgs) -> Result<ExitCode> {
         }
     }
     // The boxes that remain are those of `sprat lab run`.
-    for Live { name, process } in boxes {
+    for RunningBox { name, process } in boxes {
         if args.json {
             print_json(&json!({ "box": name, "owner": process }))?;
         } else {
@@ -301,7 +304,7 @@ fn read(name: &str) -> Result<Topology> {
 }
 
 /// Returns the command of `--in HOST -- COMMAND` as a job, if there is one.
-fn requested_jobs(args: &LabUpArgs, plan: &Plan) -> Result<Vec<Job>> {
+fn requested_jobs(args: &LabUpArgs, plan: &HostsPlan) -> Result<Vec<Job>> {
     let Some(host) = &args.host else { return Ok(Vec::new()) };
     let Some(host) = plan.position(host) else {
         let names: Vec<_> = plan.hosts.iter().map(|host| &host.name[..]).collect();
@@ -324,7 +327,7 @@ fn prefix(name: &str) -> String {
 }
 
 /// Describes the lab in a line.
-fn describe(topology: &Topology, plan: &Plan) -> String {
+fn describe(topology: &Topology, plan: &HostsPlan) -> String {
     let namespaces: Vec<_> = plan.hosts.iter().map(|host| plan.namespace(host)).collect();
     let shown = match &namespaces[..] {
         [first, .., last] if namespaces.len() > 6 => format!("{first} to {last}"),
@@ -341,7 +344,7 @@ fn describe(topology: &Topology, plan: &Plan) -> String {
 /// Prints events until the lab is to end: the requested command or all commands of the topology
 /// have ended, a signal has arrived, the time is over, or a box has ended.
 fn watch(
-    raised: &Raised,
+    raised: &RunningLab,
     commands: &mut Commands,
     hosts: &[String],
     requested: usize,
@@ -370,7 +373,7 @@ fn watch(
         if stopped
             || over
             || done
-            || raised.stop_asked()
+            || raised.stop_requested()
             || raised.boxes().any(|(_, engine)| engine.ended())
         {
             return Ok(());
@@ -420,7 +423,7 @@ fn code(status: ExitStatus) -> u8 {
 ///
 /// # Errors
 /// If a box failed.
-fn report(ended: &Ended, json: bool) -> Result<bool> {
+fn report(ended: &LabResult, json: bool) -> Result<bool> {
     let mut kept_up = true;
     for ended in &ended.boxes {
         let report = match &ended.report {
@@ -480,7 +483,7 @@ fn report(ended: &Ended, json: bool) -> Result<bool> {
     Ok(kept_up)
 }
 
-fn json_of_capture(capture: &Summary) -> Value {
+fn json_of_capture(capture: &CaptureSummary) -> Value {
     let interfaces: Vec<_> = capture
         .interfaces
         .iter()
@@ -489,7 +492,7 @@ fn json_of_capture(capture: &Summary) -> Value {
     json!({ "files": capture.files, "bytes": capture.bytes, "interfaces": interfaces })
 }
 
-fn describe_capture(name: &str, capture: &Summary) -> String {
+fn describe_capture(name: &str, capture: &CaptureSummary) -> String {
     let seen: u64 = capture.interfaces.iter().map(|totals| totals.seen).sum();
     let dropped: u64 = capture.interfaces.iter().map(|totals| totals.dropped).sum();
     format!(
@@ -501,8 +504,8 @@ fn describe_capture(name: &str, capture: &Summary) -> String {
 }
 
 /// Warns of files that taking down the lab could not remove.
-fn print_left(left: &[Left]) {
-    for Left { path, why } in left {
+fn print_left(left: &[Leftover]) {
+    for Leftover { path, why } in left {
         eprintln!("sprat: {}: not removed: {why}", path.display());
     }
 }

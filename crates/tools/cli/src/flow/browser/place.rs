@@ -187,8 +187,8 @@ fn origin() -> String {
     format!("chrome-extension://{CHROMIUM_ID}/")
 }
 
-/// Returns an error unless our extension started the host. Browsers start it for no other, and
-/// name the extension in the arguments: Firefox passes the manifest's path and the extension's id,
+/// Returns an error unless our extension started the host. Browsers start it for no other, and name
+/// the extension in the arguments: Firefox passes the manifest's path and the extension's id,
 /// Chromium its origin.
 pub(super) fn check_caller(caller: &[String]) -> Result<()> {
     if caller.iter().any(|word| *word == GECKO_ID || *word == origin()) {

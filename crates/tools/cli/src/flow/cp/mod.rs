@@ -276,19 +276,19 @@ fn one(
 ) -> Result<bool> {
     if args.gather {
         let mut gather = Gather::new(source, &args.target, options.clone())?;
-        args.also.iter().try_for_each(|host| gather.also(host))?;
+        args.also.iter().try_for_each(|host| gather.add_host(host))?;
         gather.stop_with(cancel);
         let outcome = gather.run(&mut |event| show.event(event))?;
         show.set_done(&outcome, "from")?;
         return Ok(!outcome.tree.is_whole());
     }
-    let is_object = Location::is_one(source);
+    let is_object = Location::is_location(source);
     if is_object || (!args.recursive && !Tree::has_pattern(source)) {
         let mut copy = match is_object {
             true => objects::fetch(args, source, options, cancel)?,
             false => Fetch::new(source, &args.target, options.clone())?,
         };
-        args.also.iter().try_for_each(|host| copy.also(host))?;
+        args.also.iter().try_for_each(|host| copy.add_host(host))?;
         copy.stop_with(cancel);
         let outcome = copy.run(&mut |event| show.event(event))?;
         show.done(&outcome)?;
@@ -352,7 +352,7 @@ fn stop_on_signals(cancel: &Cancel) -> Result<()> {
     let (signals, cancel) = (crate::signals::signals()?, cancel.clone());
     let watch = move || {
         if signals.recv().is_ok() {
-            cancel.ask();
+            cancel.cancel();
         }
     };
     std::thread::Builder::new()

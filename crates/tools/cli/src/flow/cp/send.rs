@@ -10,7 +10,7 @@ use std::path::Path;
 
 /// Returns the target if it is a server's address.
 pub(super) fn target(args: &CpArgs) -> Result<Option<&str>> {
-    let Some(to) = args.target.to_str().filter(|text| Address::is_one(text)) else {
+    let Some(to) = args.target.to_str().filter(|text| Address::is_address(text)) else {
         return Ok(None);
     };
     if args.sources.len() > 1 && !to.ends_with('/') {
@@ -41,7 +41,7 @@ pub(super) fn send(
     cancel: &Cancel,
     show: &mut Show,
 ) -> Result<bool> {
-    if Address::is_one(source) || Location::is_one(source) || Tree::has_pattern(source) {
+    if Address::is_address(source) || Location::is_location(source) || Tree::has_pattern(source) {
         let why = format!(
             "{source}: only local files can be sent to {to}; fetch it first, or run this command \
              on the machine that has it"
@@ -55,7 +55,7 @@ pub(super) fn send(
             );
         }
         let mut spread = Spread::new(Path::new(source), to, options.clone())?;
-        args.spread.iter().try_for_each(|host| spread.also(host))?;
+        args.spread.iter().try_for_each(|host| spread.add_host(host))?;
         spread.stop_with(cancel);
         let outcome = spread.run(&mut |event| show.event(event))?;
         show.set_done(&outcome, "at")?;

@@ -4,9 +4,9 @@ use crate::output::print_json;
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
-use sprat_flow::Recent;
+use sprat_flow::RecentRate;
 use sprat_flow::copy::{Event, Outcome, Progress, SpreadOutcome, TreeOutcome};
-use sprat_flow::plain;
+use sprat_flow::escape_controls;
 use sprat_objects::Sent;
 use sprat_units::figure;
 use std::path::Path;
@@ -20,7 +20,7 @@ pub(super) struct Show {
     json: bool,
     quiet: bool,
     bar: ProgressBar,
-    recent: Recent,
+    recent: RecentRate,
     last_printed: Instant,
     /// Whether printing failed: a reader that went away does not end a copy.
     broken: bool,
@@ -29,7 +29,7 @@ pub(super) struct Show {
 impl Show {
     pub(super) fn new(json: bool, quiet: bool) -> Self {
         let bar = if quiet || json { ProgressBar::hidden() } else { ProgressBar::no_length() };
-        let (recent, last_printed) = (Recent::default(), Instant::now());
+        let (recent, last_printed) = (RecentRate::default(), Instant::now());
         Self { json, quiet, bar, recent, last_printed, broken: false }
     }
 
@@ -65,7 +65,7 @@ impl Show {
                 self.say(&format!("verifying {} of an earlier attempt", size(*bytes)))
             }
             Event::Failed { name, why } => self.say(&format!("{name}: {why}")),
-            Event::Without { source, why } => {
+            Event::HostDropped { source, why } => {
                 self.say(&format!("continuing without {source}: {why}"))
             }
             Event::Note(text) => self.say(text),
@@ -113,7 +113,7 @@ impl Show {
         eprintln!("{text}\nblake3 {}", blake3.unwrap_or_default());
         if let [_, _, ..] = &outcome.sources[..] {
             outcome.sources.iter().for_each(|served| {
-                eprintln!("{} from {}", size(served.bytes), plain(&served.source))
+                eprintln!("{} from {}", size(served.bytes), escape_controls(&served.source))
             });
         }
         Ok(())
@@ -132,7 +132,10 @@ impl Show {
         }
         if !self.quiet {
             let (size, rate) = (size(sent.length), rate(sent.length, seconds));
-            eprintln!("{}: {size} in {seconds:.1} s, {rate}\nblake3 {blake3}", plain(&target));
+            eprintln!(
+                "{}: {size} in {seconds:.1} s, {rate}\nblake3 {blake3}",
+                escape_controls(&target)
+            );
         }
         Ok(())
     }
@@ -152,7 +155,7 @@ impl Show {
             }));
         }
         for why in &outcome.left_out {
-            eprintln!("left out: {}", plain(why));
+            eprintln!("left out: {}", escape_controls(why));
         }
         if !self.quiet {
             eprintln!(
@@ -168,8 +171,7 @@ impl Show {
         Ok(())
     }
 
-    /// Reports that a set is done, with the bytes of each host. `word` says how a host took
-    /// part:
+    /// Reports that a set is done, with the bytes of each host. `word` says how a host took part:
     /// `at` or `from`.
     pub(super) fn set_done(&mut self, outcome: &SpreadOutcome, word: &str) -> Result<()> {
         let (tree, blake3) = (&outcome.tree, outcome.blake3.map(hex));
@@ -192,7 +194,7 @@ impl Show {
         if !self.quiet {
             blake3.iter().for_each(|blake3| eprintln!("blake3 {blake3}"));
             outcome.hosts.iter().for_each(|served| {
-                eprintln!("{} {word} {}", size(served.bytes), plain(&served.source))
+                eprintln!("{} {word} {}", size(served.bytes), escape_controls(&served.source))
             });
         }
         Ok(())
@@ -204,7 +206,7 @@ impl Show {
     }
 
     fn begin(&mut self, length: Option<u64>, here: u64) {
-        self.recent = Recent::default();
+        self.recent = RecentRate::default();
         let template = match length {
             Some(_) => "{bar:32} {bytes}/{total_bytes}  {msg}  {prefix}",
             None => "{spinner} {bytes}  {msg}  {prefix}",
@@ -245,7 +247,7 @@ impl Show {
 
     /// Prints a line above the bar.
     fn say(&self, text: &str) {
-        self.bar.suspend(|| eprintln!("sprat: {}", plain(text)));
+        self.bar.suspend(|| eprintln!("sprat: {}", escape_controls(text)));
     }
 
     fn print(&mut self, event: &Event) {
@@ -262,7 +264,7 @@ impl Show {
     fn value(&mut self, event: &Event) -> Value {
         match event {
             Event::Opened { source, target, length, verified, resumed, streams, written } => {
-                self.recent = Recent::default();
+                self.recent = RecentRate::default();
                 json!({
                     "event": "opened", "source": source, "target": target.display().to_string(),
                     "bytes": length,
@@ -286,7 +288,7 @@ impl Show {
             Event::StartsOver { why } => json!({ "event": "starts_over", "why": why }),
             Event::Checking { bytes } => json!({ "event": "checking", "bytes": bytes }),
             Event::Failed { name, why } => json!({ "event": "failed", "name": name, "why": why }),
-            Event::Without { source, why } => {
+            Event::HostDropped { source, why } => {
                 json!({ "event": "without", "source": source, "why": why })
             }
             Event::Note(text) => json!({ "event": "note", "text": text }),
@@ -297,7 +299,7 @@ impl Show {
 /// Renders a path for a terminal. A server may have chosen the name, so control characters are
 /// escaped.
 fn shown(path: &Path) -> String {
-    plain(&path.to_string_lossy()).into_owned()
+    escape_controls(&path.to_string_lossy()).into_owned()
 }
 
 fn size(bytes: u64) -> String {

@@ -13,8 +13,8 @@ use clap::Args;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use sprat_lab::config::set;
-use sprat_lab::control::{Client, ControlError, Place};
-use sprat_lab::line::Settings;
+use sprat_lab::control::{Client, ControlDir, ControlError};
+use sprat_lab::line::LineSettings;
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, TryRecvError};
@@ -69,7 +69,7 @@ const ONCE: (u16, u16) = (120, 40);
 
 pub(crate) fn watch(args: &LabWatchArgs) -> Result<ExitCode> {
     let every = args.every;
-    let place = Place::of(&dir(&args.state));
+    let place = ControlDir::of(&dir(&args.state));
     let mut client = place.connect(args.name.as_deref())?;
     let view = begin(&mut client)?;
     if args.json || args.once {
@@ -94,9 +94,8 @@ pub(crate) fn watch(args: &LabWatchArgs) -> Result<ExitCode> {
 fn begin(client: &mut Client) -> Result<View, ControlError> {
     let state = client.settings()?;
     let buffer = |port: &sprat_lab::control::PortState| {
-        let mut settings = Settings::default();
-        // Without a buffer size that we understand, only the buffer's fill level is not
-        // shown.
+        let mut settings = LineSettings::default();
+        // Without a buffer size that we understand, only the buffer's fill level is not shown.
         let parsed = port.line.buffer.as_ref().map(|word| set(&mut settings, "buffer", &word.0));
         matches!(parsed, Some(Ok(()))).then(|| (port.port.clone(), settings.buffer))
     };
@@ -134,7 +133,7 @@ fn plain(mut client: Client, mut view: View, every: Duration, json: bool) -> Res
 /// Samples the box and draws until the user leaves or a signal arrives.
 fn screen(
     terminal: &mut DefaultTerminal,
-    place: &Place,
+    place: &ControlDir,
     client: Client,
     mut view: View,
     every: Duration,

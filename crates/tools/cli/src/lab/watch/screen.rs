@@ -192,7 +192,9 @@ mod tests {
                 "left": { "segments": count(80.0) as u64, "bytes": count(share) as u64 },
                 "drops": { "loss": 0, "buffer": count(drops) as u64, "memory": 0, "refused": 0 },
                 "queue": 100 * u64::from(port), "queue_max": 9_000_000, "passage_ns": 1,
-                "round_trips": { "samples": 3, "last_ns": 1, "min_ns": 1, "smoothed_ns": 1, "whole_ns": whole },
+                "round_trips": {
+                    "samples": 3, "last_ns": 1, "min_ns": 1, "smoothed_ns": 1, "whole_ns": whole
+                },
             })
         };
         let none = flow(0, 0.0, 0.0, Value::Null);
@@ -204,7 +206,10 @@ mod tests {
                 "drops": { "loss": 3, "buffer": count(13.0) as u64, "memory": 2, "refused": 1 },
                 "duplicated": 0, "corrupted": 0, "reordered": 0, "on_line": 5, "queue": 1_000_000,
                 "queue_max": 2_000_000, "flows": flows, "other_flows": none, "flows_forgotten": 0,
-                "lateness": { "packets": 10, "sum_ns": 35_000, "max_ns": 812_000, "late_packets": 0, "late_segments": 0 },
+                "lateness": {
+                    "packets": 10, "sum_ns": 35_000, "max_ns": 812_000, "late_packets": 0,
+                    "late_segments": 0
+                },
                 "lost_by_device": 0,
             })
         };
@@ -214,8 +219,11 @@ mod tests {
             flow(40_002, 1e6, 0.0, Value::Null),
         ];
         let input = |port: &str, bytes: f64| {
-            json!({ "port": port, "packets": 5, "arrived": { "segments": 5, "bytes": count(bytes) as u64 },
-                    "malformed": 0, "exhausted": 0, "dropped_by_kernel": 0 })
+            json!({
+                "port": port, "packets": 5,
+                "arrived": { "segments": 5, "bytes": count(bytes) as u64 },
+                "malformed": 0, "exhausted": 0, "dropped_by_kernel": 0
+            })
         };
         json!({
             "seconds": seconds, "inputs": [input("left", 8.5e6), input("right", 3e5)],
@@ -256,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_do_what_they_say() {
+    fn keys_act_as_described() {
         let mut view = view();
         let first = |view: &View| {
             let screen = shown(view);
@@ -288,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_box_that_went_is_told() {
+    fn an_ended_box_is_reported() {
         let mut view = view();
         view.lost("box merge.wan: the connection ended");
         assert!(shown(&view).contains("LOST: box merge.wan: the connection ended; reconnecting"));
