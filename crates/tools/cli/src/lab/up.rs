@@ -106,7 +106,7 @@ pub(crate) struct LabUpArgs {
   sprat lab down two-sites
 
 A running `sprat lab up` is stopped, and takes its lab down. If it was killed, this command
-removes what it left, and reports namespaces that it keeps because another process reused them.")]
+removes what it left, but keeps and reports namespaces that others created since.")]
 pub(crate) struct LabDownArgs {
     /// Name of the lab.
     name: String,

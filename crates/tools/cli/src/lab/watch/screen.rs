@@ -66,7 +66,7 @@ fn draw_lines(view: &View, frame: &mut Frame<'_>, area: Rect) {
     let Some(report) = view.report() else { return };
     let head = [
         "PORT", "IN", "OUT", "QUEUE", "FULL", "DROPS/s", "LOSS", "BUFFER", "MEMORY", "REFUSED",
-        "LATE", "LATEST",
+        "LATE", "MAX LATE",
     ];
     let rows = report.lines.iter().enumerate().map(|(at, line)| {
         let row = Row::new(line_cells(view, line));
