@@ -51,6 +51,9 @@ pub enum AssembleProblem {
     /// An instruction of the loop accesses broadcast memory beyond the words of its j.
     #[error("broadcast memory beyond the {0} words of a j, which `stride` says")]
     Beyond(u16),
+    /// A second `stride`, or one after instructions, which were checked against the first.
+    #[error("`stride` must come once, before `init` and `loop`")]
+    Stride,
     /// The listing has too many instructions.
     #[error("more than {MAX_INSTRUCTIONS} instructions")]
     TooLong,
@@ -72,6 +75,7 @@ pub(crate) fn read(
 ) -> Result<Listing, AssembleError> {
     let mut listing = Listing::default();
     let mut section = None;
+    let mut has_stride = false;
     let mut count = 0;
     for (at, whole) in text.lines().enumerate() {
         let line = at + 1;
@@ -80,6 +84,10 @@ pub(crate) fn read(
         match words.peek() {
             "" => continue,
             "stride" => {
+                if has_stride || section.is_some() {
+                    return Err(error(words.column(), AssembleProblem::Stride));
+                }
+                has_stride = true;
                 words.next();
                 let column = words.column();
                 let expected = match declared {

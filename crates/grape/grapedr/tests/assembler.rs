@@ -113,6 +113,10 @@ fn errors_name_the_place() {
             "pass $t -> $t",
             "line 1, column 1: \"pass\" where `stride`, `init` or `loop` was expected",
         ),
+        (
+            "stride 4\nloop\nstride 2",
+            "line 3, column 1: `stride` must come once, before `init` and `loop`",
+        ),
         ("stride x", "line 1, column 8: \"x\" where how many words a j has was expected"),
         (
             "loop\n\n  fad $t $t -> $t",

@@ -344,8 +344,13 @@ impl CoordinatorSession {
                 Ok(false)
             }
             (LastRequest::Void(segment), Status::Ok) => {
-                self.voided = segment;
-                Ok(outbox.send(Command::Voided(segment)))
+                // The master acknowledges nothing until it has this. If its inbox is full, the
+                // session asks again, which changes nothing at the coordinator.
+                let sent = outbox.send(Command::Voided(segment));
+                if sent {
+                    self.voided = segment;
+                }
+                Ok(sent)
             }
             (LastRequest::Recovered, _) => {
                 // If it was refused, another server has the task by then; if not, the next
@@ -423,5 +428,45 @@ impl CoordinatorSession {
             self.assigned_version = version;
         }
         Ok(sent)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::master::inbox;
+    use sprat_wire::op::{encode_answer, push_counter};
+    use zerocopy::IntoBytes as _;
+
+    fn answered(session: &mut CoordinatorSession, outbox: &Outbox, number: u64) -> bool {
+        let header = answer(number);
+        let answer = Answer::parse(&header);
+        session.answered(answer.as_ref(), outbox).expect("an answer that is expected")
+    }
+
+    fn answer(number: u64) -> Vec<u8> {
+        let mut bytes = encode_answer(Status::Ok, false, 0, number).as_bytes().to_vec();
+        push_counter(&mut bytes, "cluster", 5);
+        bytes
+    }
+
+    #[test]
+    fn a_full_inbox_does_not_lose_the_confirmation_that_the_master_waits_for() {
+        let (outbox, mut inbox) = inbox();
+        let mut session =
+            CoordinatorSession::new(Enlisted::default(), 2, "tcp:host=10.0.0.2,port=9".into());
+        let _ = session.next_request(Nanos(0), &outbox);
+        answered(&mut session, &outbox, 3);
+        inbox.wants_min_open(8);
+        while outbox.send(Command::Voided(1)) {}
+        for _ in 0..2 {
+            let request = session.next_request(Nanos(0), &outbox);
+            assert!(matches!(request, Request::Void { segment: 8, .. }), "{request:?}");
+            assert!(!answered(&mut session, &outbox, 8));
+        }
+        while inbox.take().is_some() {}
+        assert!(matches!(session.next_request(Nanos(0), &outbox), Request::Void { .. }));
+        assert!(answered(&mut session, &outbox, 8));
+        assert!(!matches!(session.next_request(Nanos(0), &outbox), Request::Void { .. }));
     }
 }

@@ -149,7 +149,7 @@ impl Outbox {
 }
 
 impl Inbox {
-    pub(super) fn take(&mut self) -> Option<Command> {
+    pub(crate) fn take(&mut self) -> Option<Command> {
         self.commands.try_recv().ok()
     }
 
@@ -157,7 +157,7 @@ impl Inbox {
         self.shared.applied.store(version, Ordering::Release);
     }
 
-    pub(super) fn wants_min_open(&self, segment: u64) {
+    pub(crate) fn wants_min_open(&self, segment: u64) {
         self.shared.min_open.store(segment, Ordering::Release);
     }
 

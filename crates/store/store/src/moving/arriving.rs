@@ -101,11 +101,7 @@ impl MigrationTargets {
         let ended = ended.collect();
         for &order in orders {
             match self.targets.iter_mut().find(|target| target.order == order) {
-                // If the result was reported, the report may not have reached this coordinator.
-                Some(MigrationTarget { step: Step::Ended { reported, .. }, .. }) => {
-                    *reported = false
-                }
-                Some(_) => {}
+                Some(target) => target.assigned_again(members),
                 None => self.targets.push(MigrationTarget::new(order, members)),
             }
         }
@@ -183,7 +179,7 @@ impl MigrationTarget {
     fn new(order: MoveOrder, members: &[BackupServer]) -> Self {
         Self {
             order,
-            source: members.iter().find(|member| member.server == order.from).copied(),
+            source: source_of(&order, members),
             session: None,
             step: Step::Clearing,
             since: 0,
@@ -197,6 +193,15 @@ impl MigrationTarget {
             at: 0,
             is_all: false,
             least_version: 0,
+        }
+    }
+
+    fn assigned_again(&mut self, members: &[BackupServer]) {
+        // The source is not among the members while its locator does not resolve.
+        self.source = self.source.or_else(|| source_of(&self.order, members));
+        // If the result was reported, the report may not have reached this coordinator.
+        if let Step::Ended { reported, .. } = &mut self.step {
+            *reported = false;
         }
     }
 
@@ -352,5 +357,31 @@ fn adopt(log: &mut Log, entry: &Entry<'_>) -> Result<(), Full> {
         (None, _) if table & COMPLETIONS != 0 => Ok(()),
         (None, Kind::Object) => log.adopt(table, key, (value_type, value), version).map(drop),
         (None, _) => log.remove(table, key).map(drop),
+    }
+}
+
+fn source_of(order: &MoveOrder, members: &[BackupServer]) -> Option<BackupServer> {
+    members.iter().find(|member| member.server == order.from).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sprat_wire::tablet::Range;
+
+    #[test]
+    fn a_source_whose_address_is_known_only_later_is_found() {
+        let tablet = Tablet { table: 1, range: Range::ALL };
+        let order = MoveOrder { id: 7, tablet, from: 2, to: 3 };
+        let source = BackupServer {
+            server: 2,
+            address: "10.0.0.2:9".parse().expect("an address"),
+            rack: 0,
+        };
+        let mut targets = MigrationTargets::default();
+        targets.assign(&[order], &[]);
+        assert_eq!(targets.targets[0].source, None);
+        targets.assign(&[order], &[source]);
+        assert_eq!(targets.targets[0].source, Some(source));
     }
 }
