@@ -192,7 +192,7 @@ pub enum DataError {
         name: String,
         /// The given value, as text.
         value: String,
-        /// Its value in `f32`: "infinite" or "0".
+        /// Its value in `f32`: "infinity" or "0".
         narrow: &'static str,
     },
     /// There are too many particles for indices.
