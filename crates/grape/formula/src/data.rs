@@ -8,9 +8,9 @@ use thiserror::Error;
 /// The numbers of a variable.
 #[derive(Clone, Copy, Debug)]
 pub enum Data<'a> {
-    /// Of [`Type::F32`].
+    /// Numbers of [`Type::F32`].
     F32(&'a [f32]),
-    /// Of [`Type::F64`].
+    /// Numbers of [`Type::F64`].
     F64(&'a [f64]),
 }
 
