@@ -8,9 +8,9 @@ use thiserror::Error;
 /// The numbers of a variable.
 #[derive(Clone, Copy, Debug)]
 pub enum Data<'a> {
-    /// Of [`Type::F32`].
+    /// Numbers of [`Type::F32`].
     F32(&'a [f32]),
-    /// Of [`Type::F64`].
+    /// Numbers of [`Type::F64`].
     F64(&'a [f64]),
 }
 
@@ -192,7 +192,7 @@ pub enum DataError {
         name: String,
         /// The given value, as text.
         value: String,
-        /// Its value in `f32`: "infinite" or "0".
+        /// Its value in `f32`: "infinity" or "0".
         narrow: &'static str,
     },
     /// There are too many particles for indices.

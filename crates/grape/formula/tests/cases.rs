@@ -59,14 +59,21 @@ proptest! {
     fn tame_programs_stay_within_their_tolerances(case in cases(CaseKind::Tame, ALL, 4, 20)) {
         same_listing(&case.program)?;
         let judge = reference(&case.program, &case.inputs(), Arithmetic::Wide);
-        let others = [(&case.program, Arithmetic::Typed), (&case.program.contracted(), Arithmetic::Typed), (&case.program.contracted(), Arithmetic::Wide)];
+        let others = [
+            (&case.program, Arithmetic::Typed),
+            (&case.program.contracted(), Arithmetic::Typed),
+            (&case.program.contracted(), Arithmetic::Wide),
+        ];
         for (program, arithmetic) in others {
             let found = reference(program, &case.inputs(), arithmetic);
             for (result, (a, b)) in judge.outputs.iter().zip(&found.outputs).enumerate() {
                 for (i, (x, y)) in numbers(a).into_iter().zip(numbers(b)).enumerate() {
                     let allowed = allowed(&case, &judge, result, i);
-                    prop_assert!((x - y).abs() <= allowed || x == y, "r{result} of {i}: {x}, {y}, \
-                        allowed {allowed:e}\n{program}");
+                    prop_assert!(
+                        (x - y).abs() <= allowed || x == y,
+                        "r{result} of {i}: {x}, {y}, \
+                        allowed {allowed:e}\n{program}"
+                    );
                 }
             }
         }
@@ -77,7 +84,9 @@ proptest! {
         same_listing(&case.program)?;
         for arithmetic in [Arithmetic::Wide, Arithmetic::Typed] {
             let judge = reference(&case.program, &case.inputs(), arithmetic);
-            prop_assert!(judge.outputs.iter().all(|output| numbers(output).len() == case.inputs().ni()));
+            prop_assert!(
+                judge.outputs.iter().all(|output| numbers(output).len() == case.inputs().ni())
+            );
         }
     }
 }

@@ -160,29 +160,51 @@ proptest! {
         // sign, but skips NaN.
         let program = kernel(&tree, "+=");
         let Output::F64(found) = run(&program, &x, Arithmetic::Wide) else { panic!("of f64") };
-        prop_assert!(same(found[0], by_hand + 0.0), "{} is {by_hand}, not {}\n{program}", tree.text(), found[0]);
-        let Output::F64(least) = run(&kernel(&tree, "min="), &x, Arithmetic::Wide) else { panic!("of f64") };
+        prop_assert!(
+            same(found[0], by_hand + 0.0),
+            "{} is {by_hand}, not {}\n{program}",
+            tree.text(),
+            found[0]
+        );
+        let Output::F64(least) = run(&kernel(&tree, "min="), &x, Arithmetic::Wide) else {
+            panic!("of f64")
+        };
         let expected = if by_hand.is_nan() { f64::INFINITY } else { by_hand };
-        prop_assert!(same(least[0], expected), "{} is {by_hand}, not {}\n{program}", tree.text(), least[0]);
+        prop_assert!(
+            same(least[0], expected),
+            "{} is {by_hand}, not {}\n{program}",
+            tree.text(),
+            least[0]
+        );
     }
 
     #[test]
-    fn listings_parse_to_the_same_program(tree in trees(), precision in prop::sample::select(&[Precision::F32, Precision::F64][..])) {
-        let text = format!("VARI xi, yi: f32\nVARJ xj, yj\nVARF r: f64\nVARF v, s, t\nCONST v1 = \
+    fn listings_parse_to_the_same_program(
+        tree in trees(),
+        precision in prop::sample::select(&[Precision::F32, Precision::F64][..]),
+    ) {
+        let text = format!(
+            "VARI xi, yi: f32\nVARJ xj, yj\nVARF r: f64\nVARF v, s, t\nCONST v1 = \
                             -inf\nFLOPS 7\nr -= {0}\nr += v1\nv or= {0} < 1\ns argmax= {0}\nt \
-                            argmin= 1", tree.text());
+                            argmin= 1",
+            tree.text()
+        );
         // Literals can exceed f32, which is an error.
         if let Ok(kernel) = Kernel::parse(&text, precision) {
             let listing = kernel.program.to_string();
             for other in [Precision::F32, Precision::F64] {
-                let again = Kernel::parse(&listing, other).map_err(|error| TestCaseError::fail(format!("{error}\n{listing}")))?;
+                let again = Kernel::parse(&listing, other)
+                    .map_err(|error| TestCaseError::fail(format!("{error}\n{listing}")))?;
                 prop_assert_eq!(&again.program, &kernel.program, "{}", &listing);
             }
         }
     }
 
     #[test]
-    fn contracted_programs_agree_without_rounding(tree in whole(), x in [-3..4_i8, -3..4_i8, -3..4_i8, -3..4_i8]) {
+    fn contracted_programs_agree_without_rounding(
+        tree in whole(),
+        x in [-3..4_i8, -3..4_i8, -3..4_i8, -3..4_i8],
+    ) {
         let (x, sizes) = (x.map(f64::from), x.map(|x| f64::from(x).abs()));
         prop_assume!(tree.bound(&sizes) < 2.0_f64.powi(53));
         let program = kernel(&tree, "+=");
@@ -190,6 +212,12 @@ proptest! {
         prop_assert!(contracted.nodes().len() <= program.nodes().len());
         prop_assert_eq!(contracted.contracted(), contracted.clone());
         let found = run(&contracted, &x, Arithmetic::Wide);
-        prop_assert_eq!(found, Output::F64(vec![tree.value(&x) + 0.0]), "{}\n{}", program, contracted);
+        prop_assert_eq!(
+            found,
+            Output::F64(vec![tree.value(&x) + 0.0]),
+            "{}\n{}",
+            program,
+            contracted
+        );
     }
 }

@@ -112,8 +112,8 @@ impl Lanes {
     }
 
     /// Computes with short operands in `f64`, which represents them exactly. A product has at most
-    /// 50 bits and is exact there. A sum is rounded to 53 bits first; since that is at least 2 * 25
-    /// + 2, rounding it again to 25 bits gives the correctly rounded sum.
+    /// 50 bits and is exact there. A sum is rounded to 53 bits first; since that is more than twice
+    /// 25 bits, rounding it again to 25 bits gives the correctly rounded sum.
     fn short(&mut self, a: &Self, b: &Self, operation: impl Fn(f64, f64) -> f64) {
         let operand = |high: u64| f64::from_bits(flushed(high & !BEHIND_SHORT));
         for element in 0..ELEMENTS {

@@ -75,7 +75,11 @@ fn instructions() -> impl Strategy<Value = Vec<Instruction>> {
 
 proptest! {
     #[test]
-    fn printed_listings_are_read_back(stride in 0u16..1024, init in instructions(), body in instructions()) {
+    fn printed_listings_are_read_back(
+        stride in 0u16..1024,
+        init in instructions(),
+        body in instructions(),
+    ) {
         let listing = Listing { stride, init, body };
         prop_assert_eq!(assemble(&listing.to_string()), Ok(listing));
     }
@@ -88,15 +92,20 @@ proptest! {
 
     /// A kernel with one line replaced is either an error or a kernel that runs.
     #[test]
-    fn any_kernel_by_hand_runs_or_is_an_error(at in 0..24_usize, line in "(i|j|result|index|constant|pass|faddl)( [-a-z0-9$=>.]{1,6}){0,5}") {
-        let lines = BY_HAND.lines().enumerate().map(|(other, text)| if other == at { &line } else { text });
+    fn any_kernel_by_hand_runs_or_is_an_error(
+        at in 0..24_usize,
+        line in "(i|j|result|index|constant|pass|faddl)( [-a-z0-9$=>.]{1,6}){0,5}",
+    ) {
+        let lines =
+            BY_HAND.lines().enumerate().map(|(other, text)| if other == at { &line } else { text });
         let text = lines.collect::<Vec<_>>().join("\n");
         if let Ok(kernel) = Kernel::assemble(&text) {
             let x = [1.0, 2.0];
             let columns = |count| vec![Column::from(&x[..]); count];
             let (i, j) = (columns(kernel.program().i().len()), columns(kernel.program().j().len()));
             let constants = vec![Some(1.0); kernel.program().constants().len()];
-            let inputs = Inputs::new(kernel.program(), i, j, &constants).expect("as many as it has");
+            let inputs =
+                Inputs::new(kernel.program(), i, j, &constants).expect("as many as it has");
             assert!(!run(&kernel, &inputs, Shape::DESIGN, None).outputs.is_empty());
         }
     }

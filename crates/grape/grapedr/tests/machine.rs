@@ -65,7 +65,11 @@ proptest! {
 
     /// The fast operations on a whole block give the same results as operations on single words.
     #[test]
-    fn units_compute_the_same_on_all_elements(words in prop::collection::vec((word(), word()), VECTOR), short: bool, shift in 0u128..90) {
+    fn units_compute_the_same_on_all_elements(
+        words in prop::collection::vec((word(), word()), VECTOR),
+        short: bool,
+        shift in 0u128..90,
+    ) {
         let mut board = Board::new(Shape::DESIGN);
         let block = &mut board.blocks_mut()[0];
         for (at, &(a, b)) in words.iter().enumerate() {
@@ -75,14 +79,31 @@ proptest! {
         block.set_broadcast(8, Word::from_bits(shift));
         block.run(&body("pass $bm0v -> $r0v\npass $bm4v -> $r4v\npass $bm8 -> $r8"), 0);
         for name in NAMES {
-            let second = if name.starts_with("sh") { " $r8" } else if name == "pass" { "" } else { " $r4v" };
+            let second = if name.starts_with("sh") {
+                " $r8"
+            } else if name == "pass" {
+                ""
+            } else {
+                " $r4v"
+            };
             let program = body(&format!("{name} $r0v{second} -> $lm0v"));
             block.run(&program, 0);
             for lane in 0..VECTOR {
-                let b = if name.starts_with("sh") { block.broadcast(8) } else { block.broadcast(lane + 4) };
+                let b = if name.starts_with("sh") {
+                    block.broadcast(8)
+                } else {
+                    block.broadcast(lane + 4)
+                };
                 let expected = meaning(program[0].operations()[0].code, block.broadcast(lane), b);
                 for element in [0, 7, ELEMENTS - 1] {
-                    prop_assert_eq!(block.local(lane, element), expected, "{} of {:?} and {:?}", name, block.broadcast(lane), b);
+                    prop_assert_eq!(
+                        block.local(lane, element),
+                        expected,
+                        "{} of {:?} and {:?}",
+                        name,
+                        block.broadcast(lane),
+                        b
+                    );
                 }
             }
         }
@@ -97,11 +118,23 @@ proptest! {
         let reduced = |tree| board.reduce(tree, 0..16, 5).to_f64();
         let sum: f64 = words.iter().sum();
         prop_assert!((reduced(TreeOperation::Sum) - sum).abs() <= 1e-8);
-        prop_assert_eq!(reduced(TreeOperation::Min), words.iter().copied().fold(f64::INFINITY, f64::min));
-        prop_assert_eq!(reduced(TreeOperation::Max), words.iter().copied().fold(f64::NEG_INFINITY, f64::max));
+        prop_assert_eq!(
+            reduced(TreeOperation::Min),
+            words.iter().copied().fold(f64::INFINITY, f64::min)
+        );
+        prop_assert_eq!(
+            reduced(TreeOperation::Max),
+            words.iter().copied().fold(f64::NEG_INFINITY, f64::max)
+        );
         let all = words.iter().map(|&word| Word::from_f64(word).bits());
-        prop_assert_eq!(board.reduce(TreeOperation::And, 0..16, 5).bits(), all.clone().reduce(|a, b| a & b).unwrap());
-        prop_assert_eq!(board.reduce(TreeOperation::Or, 0..16, 5).bits(), all.reduce(|a, b| a | b).unwrap());
+        prop_assert_eq!(
+            board.reduce(TreeOperation::And, 0..16, 5).bits(),
+            all.clone().reduce(|a, b| a & b).unwrap()
+        );
+        prop_assert_eq!(
+            board.reduce(TreeOperation::Or, 0..16, 5).bits(),
+            all.reduce(|a, b| a | b).unwrap()
+        );
     }
 }
 

@@ -32,7 +32,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn products_match_loops(m in 0usize..300, n in 0usize..6, k in 0usize..150, chips in 1usize..5) {
+    fn products_match_loops(
+        m in 0usize..300,
+        n in 0usize..6,
+        k in 0usize..150,
+        chips in 1usize..5,
+    ) {
         let error = check(Sides { m, n, k }, chips);
         prop_assert!(error <= 1e-14, "{error:e}");
     }

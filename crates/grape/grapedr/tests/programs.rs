@@ -50,7 +50,10 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn narrow_programs_agree_with_the_reference(case in cases(CaseKind::Tame, &[Type::F32], 150, 40), chips in 1usize..5) {
+    fn narrow_programs_agree_with_the_reference(
+        case in cases(CaseKind::Tame, &[Type::F32], 150, 40),
+        chips in 1usize..5,
+    ) {
         check(&case, chips)?;
     }
 

@@ -124,11 +124,13 @@ proptest! {
     }
 
     /// Tests neighbours, whose differences lose nearly all bits, and words whose sums lie half-way
-/// between two words.
+    /// between two words.
     #[test]
     fn sums_of_neighbours(a in words(), by in -3i32..64, delta in -2i64..3, width in widths()) {
         let shifted = u128::try_from(by.max(0)).unwrap() << 60;
-        let near = Word::from_bits((a.bits().wrapping_sub(shifted)).wrapping_add_signed(i128::from(delta)));
+        let near = Word::from_bits(
+            (a.bits().wrapping_sub(shifted)).wrapping_add_signed(i128::from(delta)),
+        );
         prop_assert_eq!(a.sub(near, width), judged(a, near, width, |a, b| sum(a, &-b.clone())));
         prop_assert_eq!(a.add(near, width), judged(a, near, width, sum));
     }
@@ -147,7 +149,10 @@ proptest! {
 
     #[test]
     fn conversions_round_once(a in words()) {
-        prop_assert_eq!(a.rounded(Width::Short), exact(a).map_or(Word::NAN, |a| word(&a, Width::Short)));
+        prop_assert_eq!(
+            a.rounded(Width::Short),
+            exact(a).map_or(Word::NAN, |a| word(&a, Width::Short))
+        );
         prop_assert!(a.rounded(Width::Short).is_short());
         let Some(number) = exact(a) else {
             prop_assert!(a.to_f64().is_nan() && a.to_f32().is_nan());

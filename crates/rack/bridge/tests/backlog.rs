@@ -20,22 +20,29 @@ proptest! {
                     backlog.push(&[key], backlog.try_reserve().unwrap());
                     owed.insert(key, true);
                 }
-                2 => if let Some(taken) = backlog.take() {
-                    prop_assert!(owed.insert(taken[0], false).unwrap(), "it was taken for nothing");
-                    prop_assert!(!carried.contains(&taken), "two carry it at once");
-                    carried.push(taken);
-                },
-                _ => if let Some(done) = carried.pop() {
-                    if key == 0 {
-                        owed.insert(done[0], true);
-                        backlog.retry(&done);
-                    } else {
-                        backlog.delivered(&done);
-                        if !owed[&done[0]] {
-                            owed.remove(&done[0]);
+                2 => {
+                    if let Some(taken) = backlog.take() {
+                        prop_assert!(
+                            owed.insert(taken[0], false).unwrap(),
+                            "it was taken for nothing"
+                        );
+                        prop_assert!(!carried.contains(&taken), "two carry it at once");
+                        carried.push(taken);
+                    }
+                }
+                _ => {
+                    if let Some(done) = carried.pop() {
+                        if key == 0 {
+                            owed.insert(done[0], true);
+                            backlog.retry(&done);
+                        } else {
+                            backlog.delivered(&done);
+                            if !owed[&done[0]] {
+                                owed.remove(&done[0]);
+                            }
                         }
                     }
-                },
+                }
             }
             prop_assert_eq!(backlog.extent().0, owed.len());
         }
@@ -49,7 +56,10 @@ proptest! {
     }
 
     #[test]
-    fn cells_round_trip(bytes in prop::collection::vec(any::<u8>(), 0..20), version in 0u64..1 << 48) {
+    fn cells_round_trip(
+        bytes in prop::collection::vec(any::<u8>(), 0..20),
+        version in 0u64..1 << 48,
+    ) {
         if let Ok(cell) = Cell::parse(&bytes) {
             prop_assert_eq!(&cell.encode(), &bytes);
             let stamps = Stamps::new(1_700_000_000_000_000).unwrap();

@@ -203,10 +203,18 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 20_000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 20_000,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
-    fn users_see_one_place(acts in acts(), choices in prop::collection::vec(any::<u8>(), 32..600), faults in 0u8..60) {
+    fn users_see_one_place(
+        acts in acts(),
+        choices in prop::collection::vec(any::<u8>(), 32..600),
+        faults in 0u8..60,
+    ) {
         run(&acts, &choices, faults);
     }
 }

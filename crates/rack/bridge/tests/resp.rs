@@ -29,7 +29,19 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_parsed_or_refused(bytes in prop::collection::vec(prop_oneof![any::<u8>(), Just(b'\r'), Just(b'\n'), Just(b'*'), Just(b'$'), b'0'..=b'9'], 0..60)) {
+    fn any_bytes_are_parsed_or_refused(
+        bytes in prop::collection::vec(
+            prop_oneof![
+                any::<u8>(),
+                Just(b'\r'),
+                Just(b'\n'),
+                Just(b'*'),
+                Just(b'$'),
+                b'0'..=b'9',
+            ],
+            0..60,
+        ),
+    ) {
         if let Ok(Some(parsed)) = parse_command(&bytes) {
             prop_assert!(parsed.len <= bytes.len());
             let _ = RedisCommand::from_parts(&parsed.parts);

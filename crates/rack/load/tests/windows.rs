@@ -53,13 +53,19 @@ proptest! {
         all.sort_by_key(|one| one.start);
         let mut found = windows();
         // Each operation is dispatched at its start, and completes at its end.
-        let mut events: Vec<(u64, bool, One)> = all.iter().map(|one| (one.start, false, *one)).collect();
-        events.extend(all.iter().filter(|one| one.sent).map(|one| (one.start + one.late + one.took, true, *one)));
+        let mut events: Vec<(u64, bool, One)> =
+            all.iter().map(|one| (one.start, false, *one)).collect();
+        events.extend(
+            all.iter()
+                .filter(|one| one.sent)
+                .map(|one| (one.start + one.late + one.took, true, *one)),
+        );
         events.sort_by_key(|(at, answer, _)| (*at, *answer));
         for (at, answer, one) in events {
             let window = found.at(one.start * MS);
             if answer {
-                let (intended, sent, ended) = (one.start * MS, (one.start + one.late) * MS, at * MS);
+                let (intended, sent, ended) =
+                    (one.start * MS, (one.start + one.late) * MS, at * MS);
                 found.complete(Completion { intended, sent, ended, done: one.done });
             } else {
                 found.dispatched(window, u64::from(one.sent), u64::from(!one.sent), window);
@@ -70,31 +76,48 @@ proptest! {
         for (number, window) in (0..).zip(&list) {
             let (from, to) = (number * LENGTH, (number + 1) * LENGTH);
             let own = || all.iter().filter(move |one| (from..to).contains(&one.start));
-            let count = |which: &dyn Fn(&One) -> bool| own().filter(|one| which(one)).count() as u64;
+            let count =
+                |which: &dyn Fn(&One) -> bool| own().filter(|one| which(one)).count() as u64;
             prop_assert_eq!(window.scheduled, count(&|_| true));
-            prop_assert_eq!((window.sent, window.not_sent), (count(&|one| one.sent), count(&|one| !one.sent)));
+            prop_assert_eq!(
+                (window.sent, window.not_sent),
+                (count(&|one| one.sent), count(&|one| !one.sent))
+            );
             prop_assert_eq!(window.done, count(&|one| one.sent && one.done));
             prop_assert_eq!(window.failed, count(&|one| one.sent && !one.done));
-            let ended = |one: &&One| one.sent && one.done && (from..to).contains(&(one.start + one.late + one.took));
+            let ended = |one: &&One| {
+                one.sent && one.done && (from..to).contains(&(one.start + one.late + one.took))
+            };
             prop_assert_eq!(window.delivered, all.iter().filter(ended).count() as u64);
             prop_assert_eq!(window.full, to <= TOTAL);
             let done = || own().filter(|one| one.sent && one.done);
             close(window.response, longest(done().map(|one| (one.late + one.took) * 1_000)));
             close(window.service, longest(done().map(|one| one.took * 1_000)));
-            close(window.lateness, longest(own().filter(|one| one.sent).map(|one| one.late * 1_000)));
+            close(
+                window.lateness,
+                longest(own().filter(|one| one.sent).map(|one| one.late * 1_000)),
+            );
         }
         let done = || all.iter().filter(|one| one.sent && one.done);
         close(found.times()[0], longest(done().map(|one| (one.late + one.took) * 1_000)));
-        close(found.times()[2], longest(all.iter().filter(|one| one.sent).map(|one| one.late * 1_000)));
-        prop_assert_eq!(found.late() + list.iter().map(|window| window.delivered).sum::<u64>(), done().count() as u64);
+        close(
+            found.times()[2],
+            longest(all.iter().filter(|one| one.sent).map(|one| one.late * 1_000)),
+        );
+        prop_assert_eq!(
+            found.late() + list.iter().map(|window| window.delivered).sum::<u64>(),
+            done().count() as u64
+        );
     }
 
     #[test]
     fn acknowledged_writes_match_a_map(
-        writes in prop::collection::vec((0_u64..20, 1_u64..1_000, any::<bool>()), 0..200), forgets in 0_u64..20,
+        writes in prop::collection::vec((0_u64..20, 1_u64..1_000, any::<bool>()), 0..200),
+        forgets in 0_u64..20,
     ) {
         let base = 1_000_000;
-        let (acknowledged, mut noted, mut stored) = (AcknowledgedWrites::new(base, 20), HashMap::new(), HashMap::new());
+        let (acknowledged, mut noted, mut stored) =
+            (AcknowledgedWrites::new(base, 20), HashMap::new(), HashMap::new());
         for (key, number, answered) in writes {
             let highest = |map: &mut HashMap<u64, u64>| {
                 let known = map.entry(key).or_insert(0);
@@ -110,13 +133,17 @@ proptest! {
         stored.remove(&forgets);
         let mut verified = Verification::default();
         for key in 0..20 {
-            let found = stored.get(&key).map(|number| base + number).or((key % 2 == 0).then_some(base - 5));
+            let found =
+                stored.get(&key).map(|number| base + number).or((key % 2 == 0).then_some(base - 5));
             let verdict = acknowledged.compare(key, acknowledged.highest(key), found);
-            let (has, wants) = (stored.get(&key).copied().unwrap_or(0), noted.get(&key).copied().unwrap_or(0));
+            let (has, wants) =
+                (stored.get(&key).copied().unwrap_or(0), noted.get(&key).copied().unwrap_or(0));
             let right = match verdict {
                 Verdict::Kept => has == wants,
                 Verdict::Ahead => has > wants,
-                Verdict::Lost(lost) => lost == LostWrite { key, acknowledged: wants, found: 0 } && key == forgets,
+                Verdict::Lost(lost) => {
+                    lost == LostWrite { key, acknowledged: wants, found: 0 } && key == forgets
+                }
             };
             prop_assert!(right, "{verdict:?}: has {has}, acknowledged {wants}");
             verified.add(verdict);

@@ -285,12 +285,26 @@ proptest! {
         } else {
             String::new()
         };
-        let topology = if chassis > 1 { format!("[fabric]\ntopology = {{ kind = \"mesh\", chassis \
-            = {chassis} }}\n") } else { String::new() };
-        let text = six("").replace("servers = 6", &format!("servers = {servers}\nuplinks = 16\n\
-            uplink-rate = \"10Gb/s\""));
-        let text = text.replace("[\"1TB\", \"1TB\"]", "[\"1TB\", \"1TB\", \"1TB\", \"1TB\", \
-            \"1TB\", \"1TB\"]");
+        let topology = if chassis > 1 {
+            format!(
+                "[fabric]\ntopology = {{ kind = \"mesh\", chassis \
+            = {chassis} }}\n"
+            )
+        } else {
+            String::new()
+        };
+        let text = six("").replace(
+            "servers = 6",
+            &format!(
+                "servers = {servers}\nuplinks = 16\n\
+            uplink-rate = \"10Gb/s\""
+            ),
+        );
+        let text = text.replace(
+            "[\"1TB\", \"1TB\"]",
+            "[\"1TB\", \"1TB\", \"1TB\", \"1TB\", \
+            \"1TB\", \"1TB\"]",
+        );
         let plan = plan(&format!("{text}{topology}{cassandra}"));
         let (mut names, mut fours, mut sixes) = (HashSet::new(), HashSet::new(), HashSet::new());
         for host in plan.layout().hosts() {

@@ -74,7 +74,7 @@ impl Plug {
             )?),
             Model::Tasmota { login } => {
                 let escaped = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
-                let who = match login.as_deref().map(Login::read).transpose()? {
+                let credentials = match login.as_deref().map(Login::read).transpose()? {
                     Some(login) => format!(
                         "user={}&password={}&",
                         escaped(&login.user),
@@ -83,7 +83,7 @@ impl Plug {
                     None => String::new(),
                 };
                 let value = self.web.get(
-                    &format!("http://{address}/cm?{who}cmnd=Status%208"),
+                    &format!("http://{address}/cm?{credentials}cmnd=Status%208"),
                     None,
                     until,
                 )?;

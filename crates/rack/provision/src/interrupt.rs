@@ -24,7 +24,7 @@ pub struct Interrupt(Arc<Mutex<State>>);
 struct State {
     /// Process group of the running play.
     group: Option<Pid>,
-    asked: bool,
+    requested: bool,
 }
 
 impl Interrupt {
@@ -37,7 +37,7 @@ impl Interrupt {
     fn end_within(&self, grace: Duration) -> bool {
         let group = {
             let mut state = self.state();
-            state.asked = true;
+            state.requested = true;
             state.group
         };
         let Some(group) = group else { return false };
@@ -68,7 +68,7 @@ impl Interrupt {
     pub(crate) fn begins(&self, leader: u32) {
         let mut state = self.state();
         state.group = i32::try_from(leader).ok().and_then(Pid::from_raw);
-        if let Some(group) = state.group.filter(|_| state.asked) {
+        if let Some(group) = state.group.filter(|_| state.requested) {
             let _ = kill_process_group(group, Signal::INT);
         }
     }
@@ -77,7 +77,7 @@ impl Interrupt {
     pub(crate) fn ended(&self) -> bool {
         let mut state = self.state();
         state.group = None;
-        state.asked
+        state.requested
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -138,8 +138,8 @@ impl Local {
             self.labs.list()?.into_iter().find(|lab| lab.name == *name).map(|lab| lab.namespaces);
         let standing = standing.unwrap_or_default();
         // Hosts that left the ring still run.
-        let stands = |host: &&Host| standing.contains(&format!("{name}-{}", host.name));
-        let (there, new): (Vec<&Host>, Vec<&Host>) = hosts.iter().partition(stands);
+        let is_up = |host: &&Host| standing.contains(&format!("{name}-{}", host.name));
+        let (there, new): (Vec<&Host>, Vec<&Host>) = hosts.iter().partition(is_up);
         let has = standing.len() + new.len();
         if has > most + 2 {
             return Err(Error::Servers { has: has - 2, most });

@@ -54,11 +54,11 @@ fn node(line: &str) -> Option<Node> {
 pub fn schemas(text: &str) -> Vec<(String, Vec<String>)> {
     let lines = text.lines().map(str::trim).skip_while(|line| *line != "Schema versions:").skip(1);
     let version = |line: &str| {
-        let (version, who) = line.split_once(": [")?;
-        let who = who.strip_suffix(']')?;
+        let (version, addresses) = line.split_once(": [")?;
+        let addresses = addresses.strip_suffix(']')?;
         Some((
             version.to_owned(),
-            who.split(',').map(|address| address.trim().to_owned()).collect(),
+            addresses.split(',').map(|address| address.trim().to_owned()).collect(),
         ))
     };
     lines.skip_while(|line| line.is_empty()).map_while(version).collect()

@@ -266,11 +266,13 @@ proptest! {
         drop(journal);
         let mut journal = Journal::open(folder.path()).expect("it was written down");
         if goes_on {
-            run(&mut Rack::new(&mut now, &factors), &mut journal, &all).expect("nothing fails any \
-                more");
+            run(&mut Rack::new(&mut now, &factors), &mut journal, &all).expect(
+                "nothing fails any \
+                more",
+            );
             prop_assert!(!states(&journal).contains(&TrialState::Trying));
             let expected: Vec<_> =
-            helps.iter().map(|helps| if *helps { "new" } else { "old" }).collect();
+                helps.iter().map(|helps| if *helps { "new" } else { "old" }).collect();
             prop_assert_eq!(now.files.values().collect::<Vec<_>>(), expected);
         }
         undo(&mut Rack::new(&mut now, &factors), &mut journal).expect("the way back");

@@ -63,7 +63,7 @@ impl MicroProgram {
     /// Computes the inverse root, to this many bits of accuracy but no more than the width has.
     pub(crate) fn rsqrt(&mut self, width: Width, x: Operand, accuracy: u8) -> Operand {
         let root = self.root_guess(width, x, accuracy);
-        let value = self.to_value(root);
+        let value = self.writable_value(root);
         // The inverse root of zero is infinity, and that of infinity is zero.
         let mask = self.zero_or_infinite(width, x);
         self.replace_by(
@@ -80,7 +80,7 @@ impl MicroProgram {
     pub(crate) fn sqrt(&mut self, width: Width, x: Operand) -> Operand {
         let root = self.root_guess(width, x, u8::MAX);
         let product = self.mul(width, x, root);
-        let value = self.to_value(product);
+        let value = self.writable_value(product);
         let mask = self.zero_or_infinite(width, x);
         self.replace(mask, Destination::Value(value), x);
         self.nan_if_negative(value, x);
@@ -127,7 +127,7 @@ impl MicroProgram {
                 inverse = self.add(LONG, inverse, step);
             }
         }
-        let value = self.to_value(inverse);
+        let value = self.writable_value(inverse);
         let mask = self.zero_or_infinite(width, b);
         self.replace_by(
             mask,
@@ -158,7 +158,7 @@ impl MicroProgram {
         }
         let exponent = self.compute(Code::ShiftLeft, shifted, bits(TO_EXPONENT));
         let power = self.compute(Code::IntegerAdd, sum, exponent);
-        let value = self.to_value(power);
+        let value = self.writable_value(power);
         let mask = self.mask(Code::Less, x, number(EXP_LEAST));
         self.replace(mask, Destination::Value(value), Operand::Immediate(Word::ZERO));
         let mask = self.mask(Code::Less, number(EXP_GREATEST), x);
@@ -203,7 +203,7 @@ impl MicroProgram {
     }
 
     /// Returns a value that may be overwritten.
-    fn to_value(&mut self, operand: Operand) -> Value {
+    fn writable_value(&mut self, operand: Operand) -> Value {
         match operand {
             Operand::Value(value) => value,
             _ => self.copy(operand),

@@ -24,47 +24,49 @@ fn improved(fabric: &Fabric, start: usize) -> usize {
     let hops = fabric.hops(start);
     let mut order: Vec<usize> = (0..fabric.stations).collect();
     order.sort_by_key(|station| (hops[*station], *station));
-    let mut here = vec![false; fabric.switches];
-    order[..fabric.stations / 2].iter().for_each(|station| here[*station] = true);
-    settle(fabric, &mut here);
-    let mut best = cut(fabric, &here);
+    let mut in_half = vec![false; fabric.switches];
+    order[..fabric.stations / 2].iter().for_each(|station| in_half[*station] = true);
+    settle(fabric, &mut in_half);
+    let mut best = cut(fabric, &in_half);
     for _ in 0..MAX_ROUNDS {
-        let gain = |here: &[bool], station: usize| gain(fabric, here, station);
+        let gain = |in_half: &[bool], station: usize| gain(fabric, in_half, station);
         let (ours, theirs): (Vec<usize>, Vec<usize>) =
-            (0..fabric.stations).partition(|station| here[*station]);
-        let Some(one) = ours.into_iter().max_by_key(|station| gain(&here, *station)) else { break };
+            (0..fabric.stations).partition(|station| in_half[*station]);
+        let Some(one) = ours.into_iter().max_by_key(|station| gain(&in_half, *station)) else {
+            break;
+        };
         // Both gains count a link between the two chassis, which stays in the cut.
         let joined = |other: usize| {
             let links = fabric.neighbours(other).iter().filter(|neighbour| neighbour.switch == one);
             2 * links.map(|neighbour| count(fabric, neighbour.link)).sum::<i64>()
         };
         let Some(other) =
-            theirs.into_iter().max_by_key(|station| gain(&here, *station) - joined(*station))
+            theirs.into_iter().max_by_key(|station| gain(&in_half, *station) - joined(*station))
         else {
             break;
         };
-        let before = here.clone();
-        here[one] = false;
-        here[other] = true;
-        settle(fabric, &mut here);
-        let now = cut(fabric, &here);
+        let before = in_half.clone();
+        in_half[one] = false;
+        in_half[other] = true;
+        settle(fabric, &mut in_half);
+        let now = cut(fabric, &in_half);
         if now >= best {
-            here = before;
+            in_half = before;
             break;
         }
         best = now;
     }
-    assert_eq!(cut(fabric, &here), best, "the cut is that of the halves");
+    assert_eq!(cut(fabric, &in_half), best, "the cut is that of the halves");
     best
 }
 
 /// Moves each switch without servers to the side that most of its links lead to, until none moves.
-fn settle(fabric: &Fabric, here: &mut [bool]) {
+fn settle(fabric: &Fabric, in_half: &mut [bool]) {
     for _ in 0..MAX_ROUNDS {
         let mut moved = false;
         for switch in fabric.stations..fabric.switches {
-            if gain(fabric, here, switch) > 0 {
-                here[switch] = !here[switch];
+            if gain(fabric, in_half, switch) > 0 {
+                in_half[switch] = !in_half[switch];
                 moved = true;
             }
         }
@@ -75,8 +77,8 @@ fn settle(fabric: &Fabric, here: &mut [bool]) {
 }
 
 /// Returns by how many cables the cut shrinks if `switch` changes sides.
-fn gain(fabric: &Fabric, here: &[bool], switch: usize) -> i64 {
-    let side = |other: usize| if here[other] == here[switch] { -1 } else { 1 };
+fn gain(fabric: &Fabric, in_half: &[bool], switch: usize) -> i64 {
+    let side = |other: usize| if in_half[other] == in_half[switch] { -1 } else { 1 };
     fabric
         .neighbours(switch)
         .iter()
@@ -88,6 +90,11 @@ fn count(fabric: &Fabric, link: usize) -> i64 {
     i64::try_from(fabric.links[link].count).unwrap_or(i64::MAX)
 }
 
-fn cut(fabric: &Fabric, here: &[bool]) -> usize {
-    fabric.links.iter().filter(|link| here[link.a] != here[link.b]).map(|link| link.count).sum()
+fn cut(fabric: &Fabric, in_half: &[bool]) -> usize {
+    fabric
+        .links
+        .iter()
+        .filter(|link| in_half[link.a] != in_half[link.b])
+        .map(|link| link.count)
+        .sum()
 }
