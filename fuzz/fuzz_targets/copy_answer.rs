@@ -9,7 +9,11 @@ fuzz_target!(|input: (u32, u32, u32, bool, &[u8])| {
     let (first, bytes, more, whole, head) = input;
     let (first, end) = (u64::from(first) << 20, (u64::from(first) << 20) + u64::from(bytes) + 1);
     let range = (!whole).then_some(first..end);
-    let asked = FileRequest { range: range.clone(), length: Some(end + u64::from(more)), ..FileRequest::default() };
+    let asked = FileRequest {
+        range: range.clone(),
+        length: Some(end + u64::from(more)),
+        ..FileRequest::default()
+    };
     let Ok(Some((head, used))) = Head::parse(head) else { return };
     assert!(used <= input.4.len());
     if let Answer::Bytes(start) = judge(&head, &asked) {

@@ -1,4 +1,5 @@
-//! Frames of all sorts to a host on Ethernet, after a neighbour it knows and over a link that fails.
+//! Frames of all sorts to a host on Ethernet, after a neighbour it knows and over a link that
+//! fails.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -7,9 +8,11 @@ use sprat_net::{Counters, Mac, Nanos};
 
 fuzz_target!(|data: &[u8]| {
     let Some((&[family, vlan], mut rest)) = data.split_first_chunk() else { return };
-    let address = if family & 1 == 0 { "10.0.0.1:7" } else { "[fd00::1]:7" }.parse().expect("an address");
+    let address =
+        if family & 1 == 0 { "10.0.0.1:7" } else { "[fd00::1]:7" }.parse().expect("an address");
     let vlan = (vlan & 1 != 0).then_some(7);
-    let links = [1, 2].map(|last| LinkSettings { mac: Mac([2, 0, 0, 0, 0, last]), checksums: Checksums::Spared });
+    let links = [1, 2]
+        .map(|last| LinkSettings { mac: Mac([2, 0, 0, 0, 0, last]), checksums: Checksums::Spared });
     let settings = HostSettings { address, prefix: 8, gateway: None, vlan, mtu: 1500 };
     let mut host = EtherHost::new(settings, &links);
     let mut counters = Counters::default();

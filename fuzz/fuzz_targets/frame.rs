@@ -1,4 +1,5 @@
-//! Frames with virtio-net headers: whatever parses can be cut anywhere, and the parts parse as what they are said to be.
+//! Frames with virtio-net headers: whatever parses can be cut anywhere, and the parts parse as what
+//! they are said to be.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

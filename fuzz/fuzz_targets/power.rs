@@ -25,12 +25,22 @@ fuzz_target!(|text: &str| {
             }
         }
     }
-    hwmon::channels(&files).into_iter().flatten().for_each(|channel| assert_plausible(channel.watts));
+    hwmon::channels(&files)
+        .into_iter()
+        .flatten()
+        .for_each(|channel| assert_plausible(channel.watts));
     if let Ok(value) = serde_json::from_str::<Value>(text) {
         let all = [plug::shelly(&value).map(Some), plug::tasmota(&value).map(Some)];
         let more = [redfish::power(&value), redfish::environment(&value), redfish::supply(&value)];
         all.into_iter().chain(more).flatten().flatten().for_each(assert_plausible);
-        let paths = redfish::members(&value, URL).into_iter().flatten().chain(redfish::link(&value, "Power", URL));
-        assert!(paths.into_iter().all(|path| path.starts_with("/redfish/") && !path.contains(['\r', '\n', ' '])));
+        let paths = redfish::members(&value, URL)
+            .into_iter()
+            .flatten()
+            .chain(redfish::link(&value, "Power", URL));
+        assert!(
+            paths
+                .into_iter()
+                .all(|path| path.starts_with("/redfish/") && !path.contains(['\r', '\n', ' ']))
+        );
     }
 });

@@ -41,7 +41,13 @@ fuzz_target!(|bytes: &[u8]| {
     if let Some(target) = &request.target {
         for name in target.names() {
             let name = name.as_bytes();
-            assert!(!name.is_empty() && name != b"." && name != b".." && !name.contains(&0) && !name.contains(&b'/'));
+            assert!(
+                !name.is_empty()
+                    && name != b"."
+                    && name != b".."
+                    && !name.contains(&0)
+                    && !name.contains(&b'/')
+            );
         }
         // What we would write as its address leads to the same.
         let again = Target::parse(&target.encoded()).expect("ours");
@@ -59,10 +65,16 @@ fuzz_target!(|bytes: &[u8]| {
     }
     match put::parse(&request, put::MAX_FILE) {
         Ok((PutKind::Part { upload, range }, _)) => {
-            assert!(range.start < range.end && range.end <= upload.length && upload.length <= put::MAX_FILE);
+            assert!(
+                range.start < range.end
+                    && range.end <= upload.length
+                    && upload.length <= put::MAX_FILE
+            );
             assert_eq!(verified_length(&range), request.length);
         }
-        Ok((PutKind::Whole { length, verified: true }, _)) => assert_eq!(verified_length(&(0..length)), request.length),
+        Ok((PutKind::Whole { length, verified: true }, _)) => {
+            assert_eq!(verified_length(&(0..length)), request.length)
+        }
         Ok((PutKind::Whole { length, verified: false }, _)) => assert_eq!(length, request.length),
         Ok((PutKind::Folder | PutKind::Finish { .. }, _)) => assert_eq!(request.length, 0),
         Err(refused) => assert!((400..500).contains(&refused.status)),
