@@ -16,6 +16,33 @@ pub fn check_head(source: &Source) -> Vec<Finding> {
     vec![Finding::new(&source.path, 1, "no documentation at the head", remedy)]
 }
 
+/// Openings of a comment that make its reader look for what it refers to.
+const RIDDLES: &[&str] = &["The same", "So does", "So is", "As above", "Ditto"];
+
+/// Finds documentation that begins with a reference to something else.
+#[must_use]
+pub fn check_openings(source: &Source) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut opens = true;
+    for (line, text) in source.text.lines().enumerate() {
+        let text = text.trim_start();
+        let doc = text.strip_prefix("/// ").or_else(|| text.strip_prefix("//! "));
+        if let Some(doc) = doc.filter(|_| opens)
+            && let Some(riddle) = RIDDLES.iter().find(|riddle| doc.starts_with(**riddle))
+        {
+            let problem = format!("documentation begins with {riddle:?}");
+            findings.push(Finding::new(
+                &source.path,
+                line + 1,
+                problem,
+                "say what it does, with its actor",
+            ));
+        }
+        opens = !text.starts_with("//");
+    }
+    findings
+}
+
 /// Checks the README of the crate in `folder` (such as `crates/base/net`). `None` means that it has
 /// none.
 #[must_use]

@@ -9,10 +9,12 @@ pub mod documented;
 pub mod layers;
 pub mod length;
 pub mod mentions;
+pub mod names;
 pub mod offered;
 pub mod source;
 pub mod tree;
 pub mod unsafety;
+pub mod width;
 
 use std::fmt;
 

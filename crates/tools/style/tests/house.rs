@@ -3,7 +3,8 @@
 use std::sync::LazyLock;
 
 use sprat_style::{
-    Finding, banned, documented, layers, length, mentions, offered, source, tree, unsafety,
+    Finding, banned, documented, layers, length, mentions, names, offered, source, tree, unsafety,
+    width,
 };
 
 struct House {
@@ -62,6 +63,21 @@ fn the_house_is_seen() {
 #[test]
 fn files_are_short() {
     none(length::check(&HOUSE.sources));
+}
+
+#[test]
+fn lines_are_narrow() {
+    none(HOUSE.sources.iter().flat_map(width::check).collect());
+}
+
+#[test]
+fn public_types_have_names_of_their_own() {
+    none(names::check(&HOUSE.sources, names::SHARED));
+}
+
+#[test]
+fn no_documentation_begins_with_a_riddle() {
+    none(HOUSE.sources.iter().flat_map(documented::check_openings).collect());
 }
 
 #[test]

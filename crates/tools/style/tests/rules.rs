@@ -2,7 +2,9 @@
 
 use sprat_style::source::Source;
 use sprat_style::unsafety::UnsafePlace;
-use sprat_style::{Finding, banned, documented, layers, length, mentions, offered, unsafety};
+use sprat_style::{
+    Finding, banned, documented, layers, length, mentions, names, offered, unsafety, width,
+};
 
 fn source(path: &str, text: &str) -> Source {
     Source::parse(path, text).unwrap()
@@ -15,6 +17,32 @@ fn lines(findings: &[Finding]) -> Vec<usize> {
 /// The lines at which `text`, in the file `path`, has banned calls.
 fn banned_at(path: &str, text: &str) -> Vec<usize> {
     lines(&banned::check(&source(path, text)))
+}
+
+#[test]
+fn wide_lines_are_found() {
+    let text = format!("fn f() {{}}\n// {}\n// {}\n", "x".repeat(97), "é".repeat(98));
+    assert_eq!(lines(&width::check(&source("crates/base/net/src/a.rs", &text))), [3]);
+}
+
+#[test]
+fn a_name_of_many_types_is_found_unless_it_is_shared() {
+    let crates = ["base/net", "store/rpc", "store/log", "lab/lab"];
+    let text = "pub struct Place;\n#[cfg(test)]\nmod tests { pub struct Seat; }\nenum Own {}";
+    let sources = crates.map(|name| source(&format!("crates/{name}/src/a.rs"), text));
+    let found = names::check(&sources, &[]);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].problem.contains("Place"), "{}", found[0]);
+    assert_eq!(names::check(&sources, &["Place"]), []);
+    assert_eq!(names::check(&sources[..3], &[]), []);
+}
+
+#[test]
+fn riddles_are_found_where_documentation_begins() {
+    let text = "//! The same as before.\n\n/// Adds.\n/// The same for all.\nfn f() {}\n\n\
+                /// So does this.\nfn g() {}\n// The same.\n";
+    let found = documented::check_openings(&source("crates/base/net/src/a.rs", text));
+    assert_eq!(lines(&found), [1, 7]);
 }
 
 #[test]

@@ -41,7 +41,7 @@ pub(crate) enum Fault {
     NoLength,
     /// Changes the file before it answers.
     Change(Vec<u8>, &'static str),
-    /// The same, and sends a part of the new file to who asked for one of the old.
+    /// Changes the file, and sends a part of the new one to a client that asked for the old.
     Mix(Vec<u8>, &'static str),
     /// Bytes in place of an answer.
     Raw(Vec<u8>),

@@ -373,11 +373,8 @@ mod tests {
     fn a_source_whose_address_is_known_only_later_is_found() {
         let tablet = Tablet { table: 1, range: Range::ALL };
         let order = MoveOrder { id: 7, tablet, from: 2, to: 3 };
-        let source = BackupServer {
-            server: 2,
-            address: "10.0.0.2:9".parse().expect("an address"),
-            rack: 0,
-        };
+        let source =
+            BackupServer { server: 2, address: "10.0.0.2:9".parse().expect("an address"), rack: 0 };
         let mut targets = MigrationTargets::default();
         targets.assign(&[order], &[]);
         assert_eq!(targets.targets[0].source, None);

@@ -1,0 +1,56 @@
+//! Keeps the names of public types apart: a reader who knows a type should not meet its name in many
+//! crates with other meanings.
+
+use crate::Finding;
+use crate::source::Source;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Most crates with a public type of one name.
+pub const MAX_CRATES: usize = 3;
+
+/// Names that mean the same in every crate, or that the crate's name makes clear.
+pub const SHARED: &[&str] = &[
+    "Answer",
+    "Completion",
+    "Counters",
+    "Durability",
+    "Entry",
+    "Error",
+    "Fault",
+    "Host",
+    "Operation",
+    "Options",
+    "Outcome",
+    "Progress",
+    "Report",
+    "Request",
+    "Server",
+    "Source",
+    "Target",
+    "Verdict",
+];
+
+/// Finds public types whose name is in more than [`MAX_CRATES`] crates and not in `shared`.
+#[must_use]
+pub fn check(sources: &[Source], shared: &[&str]) -> Vec<Finding> {
+    let mut named = BTreeMap::<&str, (BTreeSet<&str>, &str, usize)>::new();
+    for source in sources.iter().filter(|source| source.path.contains("/src/")) {
+        for kind in ["struct", "enum", "trait", "type"] {
+            for tokens in source.find(&["pub", kind]) {
+                let Some(name) = tokens.get(2).filter(|name| !name.in_test) else { continue };
+                let place = (BTreeSet::new(), &source.path[..], name.line);
+                let (crates, ..) = named.entry(&name.text).or_insert(place);
+                crates.insert(source.crate_folder());
+            }
+        }
+    }
+    let too_many = named
+        .into_iter()
+        .filter(|(name, (crates, ..))| crates.len() > MAX_CRATES && !shared.contains(name));
+    let finding = |(name, (crates, path, line)): (&str, (BTreeSet<&str>, &str, usize))| {
+        let crates = crates.into_iter().collect::<Vec<_>>().join(", ");
+        let problem = format!("public types called `{name}` in {crates}");
+        Finding::new(path, line, problem, "give it a longer name, or list it as shared")
+    };
+    too_many.map(finding).collect()
+}
