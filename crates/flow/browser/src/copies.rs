@@ -1,6 +1,6 @@
 //! One download, on a thread of its own.
 
-use super::protocol::{Code, FileName, Id, Report};
+use super::protocol::{FailureCode, FileName, Id, Report};
 use sprat_flow::RecentRate;
 use sprat_flow::copy::{Error, Event, Fetch, Outcome};
 use sprat_flow::file::DestinationError;
@@ -109,31 +109,32 @@ impl<'a> DownloadReporter<'a> {
 }
 
 /// Says why a download failed, without advice about a command line that was never used.
-pub(super) fn classify(error: Error) -> (Code, String) {
+pub(super) fn classify(error: Error) -> (FailureCode, String) {
     match error {
-        Error::Usage(why) => (Code::Usage, why),
+        Error::Usage(why) => (FailureCode::Usage, why),
         Error::NotFound { status, .. } => {
-            (Code::NotFound, format!("the server has no such file ({status})"))
+            (FailureCode::NotFound, format!("the server has no such file ({status})"))
         }
         Error::Denied { status, .. } => {
-            (Code::Denied, format!("the server does not give it to us ({status})"))
+            (FailureCode::Denied, format!("the server does not give it to us ({status})"))
         }
-        Error::Refused { .. } => (Code::Protocol, error.to_string()),
-        Error::Unreachable { why, .. } => (Code::Unreachable, why),
-        Error::Untrusted { why, .. } => (Code::Untrusted, why),
-        Error::Protocol { why, .. } => (Code::Protocol, why),
+        Error::Refused { .. } => (FailureCode::Protocol, error.to_string()),
+        Error::Unreachable { why, .. } => (FailureCode::Unreachable, why),
+        Error::Untrusted { why, .. } => (FailureCode::Untrusted, why),
+        Error::Protocol { why, .. } => (FailureCode::Protocol, why),
         Error::Changed { why, .. } => {
-            (Code::Changed, format!("it changes while it is fetched: {why}"))
+            (FailureCode::Changed, format!("it changes while it is fetched: {why}"))
         }
-        Error::Corrupt { why, .. } => (Code::Corrupt, why),
+        Error::Corrupt { why, .. } => (FailureCode::Corrupt, why),
         Error::Destination(
             DestinationError::Exists(path) | DestinationError::Other { path, .. },
-        ) => {
-            (Code::Exists, format!("there is another file now at {}; move it away", path.display()))
-        }
+        ) => (
+            FailureCode::Exists,
+            format!("there is another file now at {}; move it away", path.display()),
+        ),
         Error::Destination(_) | Error::Sink(_) | Error::File { .. } => {
-            (Code::Unwritable, error.to_string())
+            (FailureCode::Unwritable, error.to_string())
         }
-        Error::Cancelled => (Code::Unreachable, "stopped".to_owned()),
+        Error::Cancelled => (FailureCode::Unreachable, "stopped".to_owned()),
     }
 }

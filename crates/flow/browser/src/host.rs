@@ -6,7 +6,7 @@
 //! journal.
 
 use super::copies::{DownloadReporter, classify};
-use super::protocol::{Code, FileName, Id, PROTOCOL, Report, Request, Source, frame};
+use super::protocol::{FailureCode, FileName, Id, PROTOCOL, Report, Request, SourceAddress, frame};
 use sprat_flow::copy::{self, Fetch, MAX_STREAMS, Options};
 use sprat_flow::file::Destination;
 use sprat_flow::journal;
@@ -74,7 +74,7 @@ struct Running {
 /// A download that waits.
 struct Waiting {
     id: Id,
-    source: Source,
+    source: SourceAddress,
     name: Option<FileName>,
 }
 
@@ -233,11 +233,18 @@ impl Host {
 
     /// Returns the name of a download: the one it had before, or the first that is free or belongs
     /// to an interrupted download from the same source.
-    fn name(&self, source: &Source, had: Option<FileName>) -> Result<FileName, (Code, String)> {
+    fn name(
+        &self,
+        source: &SourceAddress,
+        had: Option<FileName>,
+    ) -> Result<FileName, (FailureCode, String)> {
         if let Some(name) = had {
             let busy = self.running.values().any(|running| running.name == name);
             let why = || {
-                (Code::Exists, format!("another download writes {}; wait for it", name.as_str()))
+                (
+                    FailureCode::Exists,
+                    format!("another download writes {}; wait for it", name.as_str()),
+                )
             };
             return if busy { Err(why()) } else { Ok(name) };
         }
@@ -249,7 +256,10 @@ impl Host {
                 && is_free(&self.folder, name, &address.to_string())
         });
         free.ok_or_else(|| {
-            (Code::Exists, format!("there are {MAX_NUMBER} files of the name {}", first.as_str()))
+            (
+                FailureCode::Exists,
+                format!("there are {MAX_NUMBER} files of the name {}", first.as_str()),
+            )
         })
     }
 
@@ -291,7 +301,7 @@ impl Host {
         }
     }
 
-    fn probe(&mut self, id: Id, source: &Source) -> io::Result<()> {
+    fn probe(&mut self, id: Id, source: &SourceAddress) -> io::Result<()> {
         if self.probes >= MAX_PROBES {
             self.report(Report::Probed { id, verified: false });
             return Ok(());

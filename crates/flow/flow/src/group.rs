@@ -44,7 +44,7 @@ pub fn range(bytes: u64, index: u64) -> Range<u64> {
 /// When the group has another length.
 #[must_use]
 pub fn value(bytes: u64, index: u64, content: &[u8]) -> Value {
-    let mut summing = Summing::begin(bytes, index);
+    let mut summing = GroupHasher::begin(bytes, index);
     summing.add(content);
     summing.value()
 }
@@ -52,7 +52,7 @@ pub fn value(bytes: u64, index: u64, content: &[u8]) -> Value {
 /// Computes the value of a group incrementally, so that received pieces are hashed while they are
 /// in the processor's cache.
 #[derive(Debug)]
-pub struct Summing {
+pub struct GroupHasher {
     hasher: blake3::Hasher,
     /// Bytes still to be added.
     left: u64,
@@ -60,7 +60,7 @@ pub struct Summing {
     only: bool,
 }
 
-impl Summing {
+impl GroupHasher {
     /// Begins group `index` in a file of `bytes` bytes.
     ///
     /// # Panics

@@ -208,7 +208,7 @@ fn missing_and_denied_files_are_reported() {
 }
 
 proptest! {
-    /// Whatever a head says: if it is accepted, it matches the request, and so does the body's length.
+    /// Any head that is accepted matches the request, and so does the body's length.
     #[test]
     fn accepted_responses_match_the_request(
         status in prop_oneof![Just(200u16), Just(206)],

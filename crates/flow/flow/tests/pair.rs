@@ -4,7 +4,7 @@
 
 use crate::support;
 use proptest::prelude::*;
-use sprat_flow::copy::{Error, Event, Fetch, Options, Tree, TreeOutcome};
+use sprat_flow::copy::{Error, Event, Fetch, FetchTree, Options, TreeOutcome};
 use sprat_flow::share::tls::self_signed;
 use sprat_flow::share::{self, Share};
 use std::collections::BTreeMap;
@@ -58,7 +58,7 @@ impl Pair {
         options: Options,
     ) -> (Result<TreeOutcome, Error>, Vec<Event>) {
         let mut events = Vec::new();
-        let outcome = Tree::new(&self.url("sprat", path), target, recursive, options)
+        let outcome = FetchTree::new(&self.url("sprat", path), target, recursive, options)
             .and_then(|tree| tree.run(&mut |event| events.push(event.clone())));
         events.retain(|event| !matches!(event, Event::Progress(_)));
         (outcome, events)

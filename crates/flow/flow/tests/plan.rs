@@ -49,7 +49,7 @@ fn step(
         Step::Stall => runs[stream] = Some(run),
         Step::Right | Step::Wrong => {
             if step == Step::Wrong {
-                plan.wrong(stream, group);
+                plan.mark_corrupt(stream, group);
             }
             run.start += 1;
             if plan.done(stream, group, now) {
@@ -143,11 +143,11 @@ proptest! {
         // Together they take less than the faster one alone, apart from a tail that is not worth
         // sharing.
         let alone = paces[0] * u32::try_from(count).unwrap();
-        prop_assert!(now < alone + 3 * SECOND + paces[1], "{now:?} where one alone takes \
-            {alone:?}");
+        let limit = alone + 3 * SECOND + paces[1];
+        prop_assert!(now < limit, "{now:?} where one alone takes {alone:?}");
         prop_assert!(received[1] <= received[0], "{received:?}");
-        prop_assert!(received[0] + received[1] <= count + 4, "{received:?} of {count}: little is fetched \
-            twice");
+        let all = received[0] + received[1];
+        prop_assert!(all <= count + 4, "{received:?} of {count}: little is fetched twice");
     }
 }
 
@@ -261,9 +261,9 @@ fn groups_that_arrive_wrong_are_counted() {
     let mut plan = Plan::new(3, &BTreeMap::new(), 1);
     assert_eq!(plan.take(0, SECOND), Assignment::Run(0..3));
     for times in 1..=GROUP_ATTEMPTS {
-        assert_eq!(plan.wrong(0, 1), times);
+        assert_eq!(plan.mark_corrupt(0, 1), times);
     }
-    plan.again(0, 2);
+    plan.retry(0, 2);
     for group in 0..3 {
         plan.done(0, group, SECOND);
     }

@@ -104,7 +104,8 @@ fn a_file_that_was_cut_is_an_error_and_never_padding() {
                 forget(&file);
                 let error = read(&path, 0..promised).unwrap_err();
                 assert!(
-                    matches!(&error, SourceError::Short { at, .. } if (there..promised).contains(at)),
+                    matches!(&error, SourceError::Short { at, .. }
+                    if (there..promised).contains(at)),
                     "{error}"
                 );
                 assert!(error.to_string().contains("file"));

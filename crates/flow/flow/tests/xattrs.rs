@@ -4,7 +4,7 @@
 use crate::support;
 use rustix::buffer::spare_capacity;
 use rustix::fs::{XattrFlags, getxattr, setxattr};
-use sprat_flow::copy::{Event, Fetch, Options, Outcome, Tree, Upload, UploadTree};
+use sprat_flow::copy::{Event, Fetch, FetchTree, Options, Outcome, Upload, UploadTree};
 use sprat_flow::share::{self, Share};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -109,7 +109,7 @@ fn a_share_sends_xattrs_on_request_if_allowed() {
             assert_eq!(noted, asks && !tells, "{events:?}");
         }
         let folder = target.path().join("all");
-        Tree::new(&url, &folder, true, wanted).unwrap().run(&mut |_| {}).unwrap();
+        FetchTree::new(&url, &folder, true, wanted).unwrap().run(&mut |_| {}).unwrap();
         for name in ["large", "small"] {
             has(&folder.join(name), tells && asks);
         }

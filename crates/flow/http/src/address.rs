@@ -107,7 +107,7 @@ impl Address {
         }
         Ok(Self {
             verified: ours,
-            authorization: basic(&mut url),
+            authorization: take_credentials(&mut url),
             url: without_fragment(url),
             signed: None,
         })
@@ -140,7 +140,7 @@ impl Address {
             return Err(wrong("redirects from https to http".to_owned()));
         }
         let mut url = without_fragment(url);
-        basic(&mut url); // credentials that the server chose
+        take_credentials(&mut url); // credentials that the server chose
         let same = url.host() == self.url.host()
             && url.port_or_known_default() == self.url.port_or_known_default();
         let authorization = if same { self.authorization.clone() } else { None };
@@ -269,13 +269,13 @@ impl Address {
     /// folder's, or the name cannot be a file's.
     #[must_use]
     pub fn name(&self) -> Option<String> {
-        usable(self.url.path_segments()?.next_back()?)
+        decode_file_name(self.url.path_segments()?.next_back()?)
     }
 
     /// Returns the name of a folder, whose path ends with a slash; `None` as for [`Address::name`].
     #[must_use]
     pub fn folder_name(&self) -> Option<String> {
-        usable(self.url.path_segments()?.nth_back(1)?)
+        decode_file_name(self.url.path_segments()?.nth_back(1)?)
     }
 }
 
@@ -286,7 +286,7 @@ pub fn encode(name: &OsStr) -> String {
 }
 
 /// Decodes a part of a path to a file name, if it can be one.
-fn usable(part: &str) -> Option<String> {
+fn decode_file_name(part: &str) -> Option<String> {
     let bytes: Vec<u8> = percent_encoding::percent_decode_str(part).collect();
     let name = String::from_utf8(bytes).ok()?;
     let usable = !name.is_empty() && name != "." && name != ".." && !name.contains(['/', '\0']);
@@ -317,7 +317,7 @@ impl fmt::Display for Address {
 }
 
 /// Removes the name and the password from `url` and returns them as basic authorization.
-fn basic(url: &mut Url) -> Option<String> {
+fn take_credentials(url: &mut Url) -> Option<String> {
     if url.username().is_empty() && url.password().is_none() {
         return None;
     }

@@ -117,8 +117,8 @@ mod tests {
         assert_eq!(Xattrs::parse(&few.field()).as_ref(), Some(&few));
         let all = (0..9).map(|at| (vec![b'a' + at], vec![at; 2000])).collect();
         let many = Xattrs { all: Arc::new(all), left_out: 0 };
-        let told = Xattrs::parse(&many.field()).expect("ours");
-        assert_eq!((told.all.len(), told.left_out()), (3, 6));
+        let parsed = Xattrs::parse(&many.field()).expect("ours");
+        assert_eq!((parsed.all.len(), parsed.left_out()), (3, 6));
         assert_eq!(Xattrs::parse(""), Some(Xattrs::default()));
         for text in ["a", "=YQ==", "a=?", "%00=YQ==", "+x", "a=YQ==, b"] {
             assert_eq!(Xattrs::parse(text), None, "{text:?}");

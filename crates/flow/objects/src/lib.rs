@@ -11,4 +11,4 @@ mod transport;
 pub mod upload;
 
 pub use store::{Bucket, Location};
-pub use upload::{Sent, Upload};
+pub use upload::{SentObject, Upload};

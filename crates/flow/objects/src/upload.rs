@@ -39,7 +39,7 @@ pub struct Upload {
 
 /// The outcome of an upload.
 #[derive(Clone, Debug)]
-pub struct Sent {
+pub struct SentObject {
     /// The object.
     pub target: Location,
     /// Its length in bytes.
@@ -86,7 +86,11 @@ impl Upload {
     /// # Errors
     /// [`Error`]. The object then does not exist, or is the one that existed before, and no parts
     /// are left.
-    pub fn run(&self, bucket: &Bucket, report: &mut dyn FnMut(&Event)) -> Result<Sent, Error> {
+    pub fn run(
+        &self,
+        bucket: &Bucket,
+        report: &mut dyn FnMut(&Event),
+    ) -> Result<SentObject, Error> {
         let begun = Instant::now();
         let at = |error| Error::File { path: self.from.clone(), source: error };
         let (file, before) = open_regular(&self.from)?;
@@ -151,7 +155,12 @@ impl Upload {
         }
         (progress.done, progress.received) = (length, length);
         report(&Event::Progress(progress));
-        Ok(Sent { target: self.to.clone(), length, blake3: sums.blake3, time: begun.elapsed() })
+        Ok(SentObject {
+            target: self.to.clone(),
+            length,
+            blake3: sums.blake3,
+            time: begun.elapsed(),
+        })
     }
 
     /// Returns the sums of all bytes read. A file with other sums than given does not become an

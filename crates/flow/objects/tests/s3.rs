@@ -157,7 +157,7 @@ fn upload(
     from: &Path,
     key: &str,
     options: Options,
-) -> Result<sprat_objects::Sent, Error> {
+) -> Result<sprat_objects::SentObject, Error> {
     let cancel = Cancel::default();
     let store = server.store(&options, &cancel);
     Upload::new(from, &location(key), options, &cancel)?.run(&store, &mut |_| {})

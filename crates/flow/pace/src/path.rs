@@ -64,7 +64,7 @@ struct Raw {
     delivered_ce: u32,
     bytes_sent: u64,
     bytes_retransmitted: u64,
-    duplicates_told: u32,
+    dsack_duplicates: u32,
     reordered: u32,
     out_of_order: u32,
     send_window: u32,

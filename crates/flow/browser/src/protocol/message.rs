@@ -27,7 +27,7 @@ pub enum Request {
         /// The id of the download from now on.
         id: Id,
         /// The address.
-        source: Source,
+        source: SourceAddress,
         /// The name it had before, to resume; without one the host chooses a free name.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         name: Option<FileName>,
@@ -37,7 +37,7 @@ pub enum Request {
         /// The id of the answer.
         id: Id,
         /// The address.
-        source: Source,
+        source: SourceAddress,
     },
     /// Cancel a download.
     Cancel {
@@ -86,7 +86,7 @@ pub enum Report {
         /// The version of the program.
         version: &'static str,
         /// Where files are stored.
-        folder: Text,
+        folder: UserText,
     },
     /// A download waits for others to end.
     Waiting {
@@ -124,7 +124,7 @@ pub enum Report {
         /// About which.
         id: Id,
         /// The text.
-        text: Text,
+        text: UserText,
     },
     /// The download is complete and has its name.
     Done {
@@ -153,16 +153,16 @@ pub enum Report {
         /// Which.
         id: Id,
         /// The reason, for programs.
-        code: Code,
+        code: FailureCode,
         /// The reason, for people.
-        why: Text,
+        why: UserText,
     },
     /// A request was not understood, or is not possible now.
     Refused {
         /// The download it concerns, if known.
         id: Option<Id>,
         /// The reason.
-        why: Text,
+        why: UserText,
     },
     /// The answer to a probe.
     Probed {
@@ -189,7 +189,7 @@ impl Report {
 /// Why a download failed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Code {
+pub enum FailureCode {
     /// The request makes no sense.
     Usage,
     /// There is no such file.
@@ -234,9 +234,9 @@ impl TryFrom<String> for Id {
 /// The address of a file on a server: `http`, `https`, `sprat` or `sprats`.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(try_from = "String")]
-pub struct Source(String);
+pub struct SourceAddress(String);
 
-impl Source {
+impl SourceAddress {
     /// Returns the address as received.
     #[must_use]
     pub fn as_str(&self) -> &str {
@@ -250,7 +250,7 @@ impl Source {
     }
 }
 
-impl TryFrom<String> for Source {
+impl TryFrom<String> for SourceAddress {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
@@ -301,9 +301,9 @@ impl TryFrom<String> for FileName {
 
 /// A text for the user, of bounded length.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
-pub struct Text(String);
+pub struct UserText(String);
 
-impl From<String> for Text {
+impl From<String> for UserText {
     fn from(text: String) -> Self {
         match text.char_indices().nth(MAX_TEXT) {
             Some((at, _)) => Self(text[..at].to_owned() + "..."),
@@ -312,7 +312,7 @@ impl From<String> for Text {
     }
 }
 
-impl From<&str> for Text {
+impl From<&str> for UserText {
     fn from(text: &str) -> Self {
         text.to_owned().into()
     }

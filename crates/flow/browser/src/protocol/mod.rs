@@ -5,7 +5,9 @@ pub mod frame;
 mod message;
 mod name;
 
-pub use message::{Code, FileName, Id, MAX_ID, MAX_SOURCE, Report, Request, Source, Text};
+pub use message::{
+    FailureCode, FileName, Id, MAX_ID, MAX_SOURCE, Report, Request, SourceAddress, UserText,
+};
 pub use name::{MAX_NAME, numbered, safe};
 
 /// The version of the protocol. Both ends send it first, and refuse another.

@@ -11,7 +11,7 @@ use crate::partial::Partial;
 use std::time::Duration;
 
 /// A transfer whose streams have ended.
-pub(super) struct Ready<'a> {
+pub(super) struct EndedTransfer<'a> {
     pub(super) fetch: &'a Fetch,
     /// The source, for messages.
     pub(super) source_name: String,
@@ -24,7 +24,7 @@ pub(super) struct Ready<'a> {
     pub(super) sources: Vec<Served>,
 }
 
-impl Ready<'_> {
+impl EndedTransfer<'_> {
     /// Checks the complete file against the given sums and gives it its name.
     pub(super) fn publish(
         self,

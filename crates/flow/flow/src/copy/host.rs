@@ -19,13 +19,13 @@ pub(super) const MAX_WRONG: u32 = 3;
 
 /// Where bytes come from, and what identifies this state of the file there.
 #[derive(Clone, Debug)]
-pub(crate) struct Source {
+pub(crate) struct RemoteFile {
     pub(crate) address: Address,
     pub(crate) verified: bool,
     pub(crate) validator: Option<String>,
 }
 
-impl Source {
+impl RemoteFile {
     /// Returns the form in which it sends the file's bytes.
     pub(crate) fn form(&self) -> Form {
         Form::of_bytes(self.verified)
@@ -33,8 +33,8 @@ impl Source {
 }
 
 /// What the first response said of the file.
-pub(super) struct Found {
-    pub(super) source: Source,
+pub(super) struct OpenedFile {
+    pub(super) source: RemoteFile,
     /// Time, permissions and extended attributes that the file is to get.
     pub(super) attributes: Attributes,
     pub(super) reply: Reply,
@@ -57,7 +57,7 @@ pub(crate) struct Host {
 enum Standing {
     /// No stream has asked it yet.
     Unknown,
-    Ready(Source),
+    Ready(RemoteFile),
     /// It is not used any more; `for_good` if it does not have the file.
     Dropped {
         for_good: bool,
@@ -71,7 +71,7 @@ impl Host {
     }
 
     /// Makes a host that has responded.
-    pub(super) fn ready(source: Source) -> Self {
+    pub(super) fn ready(source: RemoteFile) -> Self {
         Self::with(source.address.clone(), Standing::Ready(source))
     }
 
@@ -96,7 +96,7 @@ impl Host {
         verify: bool,
         length: u64,
         cancel: &Cancel,
-    ) -> Result<Source, Trouble> {
+    ) -> Result<RemoteFile, Trouble> {
         let mut standing = self.lock();
         if let Standing::Ready(source) = &*standing {
             return Ok(source.clone());
@@ -114,7 +114,7 @@ impl Host {
                 "does not say that it sends parts of files".to_owned()
             }
             Some(_) => {
-                let source = Source { address, verified, validator: reply.head.validator() };
+                let source = RemoteFile { address, verified, validator: reply.head.validator() };
                 *standing = Standing::Ready(source.clone());
                 return Ok(source);
             }

@@ -5,8 +5,8 @@ use super::client::Client;
 use super::error::{Error, Trouble};
 use super::event::{Event, Outcome, PROGRESS_INTERVAL, Progress};
 use super::fetch::{Fetch, Origin};
-use super::finish::Ready;
-use super::host::{Found, Host, Source};
+use super::finish::EndedTransfer;
+use super::host::{Host, OpenedFile, RemoteFile};
 use super::lane::{First, Stream, backoff};
 use super::options::{MAX_STREAMS, Options};
 use super::plan::{LEAST_RUN, Plan};
@@ -194,7 +194,7 @@ impl<'a> Job<'a> {
         let (events, emitted) = sync_channel(MAX_EVENTS);
         let stop = self.fetch.cancel.child();
         let shared = Shared::new(length, self.before, state, plan, options.limit, stop, events);
-        let Found { source, attributes, reply, has_body } = found;
+        let OpenedFile { source, attributes, reply, has_body } = found;
         let first = match has_body {
             true if resumed == 0 => First::Reply(Box::new(reply)),
             true => First::Nothing, // parts appeared since the request was chosen
@@ -209,7 +209,7 @@ impl<'a> Job<'a> {
         self.losses = if progress.received > self.before.received { 0 } else { self.losses };
         self.before = progress;
         self.sources.learn(&hosts);
-        let ready = Ready {
+        let ready = EndedTransfer {
             fetch: self.fetch,
             source_name: source.address.to_string(),
             verified: source.verified,
@@ -238,7 +238,7 @@ impl<'a> Job<'a> {
 
     /// Returns the hosts to use: the first, and the others if it can be verified that they have the
     /// same file.
-    fn hosts(&self, found: &Found, report: &mut dyn FnMut(&Event)) -> Vec<Host> {
+    fn hosts(&self, found: &OpenedFile, report: &mut dyn FnMut(&Event)) -> Vec<Host> {
         let mut hosts = vec![Host::ready(found.source.clone())];
         if !self.sources.are_several() {
             return hosts;
@@ -266,7 +266,7 @@ impl<'a> Job<'a> {
         first: FirstRequest,
         ahead: usize,
         report: &mut dyn FnMut(&Event),
-    ) -> Result<(Found, Vec<Wire>), Trouble> {
+    ) -> Result<(OpenedFile, Vec<Wire>), Trouble> {
         let [only] = self.sources.all() else {
             return Ok((self.choose(first, report)?, Vec::new()));
         };
@@ -294,7 +294,7 @@ impl<'a> Job<'a> {
         &mut self,
         first: FirstRequest,
         report: &mut dyn FnMut(&Event),
-    ) -> Result<Found, Trouble> {
+    ) -> Result<OpenedFile, Trouble> {
         if let [only] = self.sources.all() {
             return self.open(only, first, self.fetch.options.retries, report);
         }
@@ -342,7 +342,7 @@ impl<'a> Job<'a> {
         first: FirstRequest,
         retries: u32,
         report: &mut dyn FnMut(&Event),
-    ) -> Result<Found, Trouble> {
+    ) -> Result<OpenedFile, Trouble> {
         let form = (!self.fetch.options.verify).then_some(Form::Plain);
         let head_only = first == FirstRequest::Head;
         let beginning = (first == FirstRequest::Beginning).then_some(BEGINNING);
@@ -374,8 +374,8 @@ impl<'a> Job<'a> {
                         modified: reply.head.changed(),
                         xattrs,
                     };
-                    let source = Source { address, verified, validator };
-                    return Ok(Found {
+                    let source = RemoteFile { address, verified, validator };
+                    return Ok(OpenedFile {
                         source,
                         attributes,
                         reply,
@@ -426,7 +426,7 @@ impl<'a> Job<'a> {
         &self,
         shared: &Shared,
         hosts: &[Host],
-        source: &Source,
+        source: &RemoteFile,
         mut firsts: impl Iterator<Item = First>,
         streams: usize,
         (emitted, report): EventRelay<'_>,
@@ -465,7 +465,7 @@ impl<'a> Job<'a> {
 
     /// Checks that the source still has the file in the same state. A server checks that before it
     /// sends the last bytes of a response; a response that was cut short tells nothing.
-    fn confirm(&self, source: &Source, length: u64) -> Result<(), Trouble> {
+    fn confirm(&self, source: &RemoteFile, length: u64) -> Result<(), Trouble> {
         let Some(validator) = source.validator.clone() else { return Ok(()) };
         let file_request = FileRequest {
             head_only: true,
@@ -515,6 +515,6 @@ impl<'a> Job<'a> {
 }
 
 /// Returns whether the server supports ranges.
-fn sends_parts(found: &Found) -> bool {
+fn sends_parts(found: &OpenedFile) -> bool {
     found.reply.head.ranges || found.reply.head.range.is_some() || found.source.verified
 }

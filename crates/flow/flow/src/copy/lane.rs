@@ -5,11 +5,11 @@ use super::answer::{BodyStart, FileRequest, Form};
 use super::client::{Client, Reply};
 use super::error::{Error, Trouble, fault};
 use super::event::Event;
-use super::host::{Host, MAX_WRONG, Source};
+use super::host::{Host, MAX_WRONG, RemoteFile};
 use super::plan::{Assignment, GROUP_ATTEMPTS};
 use super::shared::Shared;
 use super::vouch::values_request;
-use crate::group::{self, GROUP_BYTES, Summing, Value};
+use crate::group::{self, GROUP_BYTES, GroupHasher, Value};
 use crate::partial::bytes_of;
 use sprat_host::random;
 use sprat_http::client::{Body, Fault, Wire};
@@ -42,7 +42,7 @@ pub(crate) struct Stream<'a> {
     pub(crate) shared: &'a Shared,
     pub(crate) client: &'a Client,
     /// The source that defines the file.
-    pub(crate) first: &'a Source,
+    pub(crate) first: &'a RemoteFile,
     /// The host that this stream fetches from.
     pub(crate) host: &'a Host,
     /// Whether `host` is the first one.
@@ -138,7 +138,7 @@ impl Stream<'_> {
                     if let Err(trouble) =
                         self.pause((failures, self.retries), trouble, self.host.address())
                     {
-                        return self.leave(trouble);
+                        return self.drop_own_host(trouble);
                     }
                 }
                 Blame::Host(trouble) | Blame::First(trouble) => {
@@ -165,7 +165,7 @@ impl Stream<'_> {
         if !source.verified {
             begun = self.shared.begun_bytes(*next);
         } else if let Some(begun) = self.shared.take_begun(*next)
-            && self.rest(&source, kept, *next, &begun)?
+            && self.fetch_group_rest(&source, kept, *next, &begun)?
         {
             let goes_on = self.shared.done(self.number, *next);
             *next += 1;
@@ -198,7 +198,7 @@ impl Stream<'_> {
                     length: Some(length),
                     validator: source.validator.clone(),
                     form: Some(source.form()),
-                    fresh: self.shared.plan().was_wrong(run),
+                    fresh: self.shared.plan().was_corrupt(run),
                 };
                 self.client.ask(&source.address, &file_request, kept.wire.take(), stop)?
             }
@@ -210,7 +210,7 @@ impl Stream<'_> {
         let mut goes_on = true;
         while goes_on {
             let bytes = bytes_of(length, *next);
-            self.shared.hold_back(bytes);
+            self.shared.throttle(bytes);
             self.group(
                 &mut body,
                 values.as_mut(),
@@ -253,9 +253,9 @@ impl Stream<'_> {
         let mut buffer = self.shared.buffer()?;
         let len = usize::try_from(bytes).expect("a group is in memory");
         let mut stated = [0; 32];
-        let mut summing = Summing::begin(length, index);
+        let mut hasher = GroupHasher::begin(length, index);
         buffer[..begun.len()].copy_from_slice(begun);
-        summing.add(begun);
+        hasher.add(begun);
         for at in (begun.len()..len).step_by(PIECE) {
             let piece = &mut buffer[at..len.min(at + PIECE)];
             let last = at + piece.len() == len;
@@ -265,9 +265,9 @@ impl Stream<'_> {
                 self.shared.recycle(buffer);
                 return Err(self.trouble(error).into());
             }
-            summing.add(piece);
+            hasher.add(piece);
         }
-        let value = summing.value();
+        let value = hasher.value();
         let right = match values {
             Some(values) => {
                 let mut right = [0; 32];
@@ -286,15 +286,15 @@ impl Stream<'_> {
         }
         self.shared.recycle(buffer);
         let is_its_own = start.verified && value == stated;
-        Ok(self.wrong(index, bytes, is_its_own)?)
+        Ok(self.handle_corrupt(index, bytes, is_its_own)?)
     }
 
     /// Fetches the bytes of a group that a broken connection left out, in plain form, and verifies
     /// the whole group. Returns false when no value can be had, so that the group must be fetched
     /// from its beginning.
-    fn rest(
+    fn fetch_group_rest(
         &self,
-        source: &Source,
+        source: &RemoteFile,
         kept: &mut Kept,
         index: u64,
         begun: &[u8],
@@ -305,7 +305,7 @@ impl Stream<'_> {
         let mut buffer = self.shared.buffer()?;
         let mut have = begun.len();
         buffer[..have].copy_from_slice(begun);
-        self.shared.hold_back((len - have) as u64);
+        self.shared.throttle((len - have) as u64);
         let fetched = fetch_rest(
             self.client,
             source,
@@ -339,13 +339,13 @@ impl Stream<'_> {
             return Ok(true);
         }
         self.shared.recycle(buffer);
-        self.wrong(index, len as u64, false)?;
+        self.handle_corrupt(index, len as u64, false)?;
         Ok(true)
     }
 
     /// Handles a group with a wrong value. `is_its_own`: it has the value that its host states for
     /// it.
-    fn wrong(&self, index: u64, bytes: u64, is_its_own: bool) -> Result<(), Trouble> {
+    fn handle_corrupt(&self, index: u64, bytes: u64, is_its_own: bool) -> Result<(), Trouble> {
         let (offset, source_name) = (index * GROUP_BYTES, self.host.address().to_string());
         if is_its_own && !self.is_first {
             let why = format!(
@@ -356,9 +356,9 @@ impl Stream<'_> {
         self.shared.counters.wrong.fetch_add(1, Relaxed);
         self.shared.take_begun(index);
         let (times, most) = if self.is_first {
-            (self.shared.plan().wrong(self.number, index), GROUP_ATTEMPTS)
+            (self.shared.plan().mark_corrupt(self.number, index), GROUP_ATTEMPTS)
         } else {
-            self.shared.plan().again(self.number, index);
+            self.shared.plan().retry(self.number, index);
             (self.host.wrong.fetch_add(1, Relaxed) + 1, MAX_WRONG)
         };
         self.shared.emit(Event::Wrong { offset, bytes, times });
@@ -373,7 +373,7 @@ impl Stream<'_> {
     }
 
     /// Drops the host, if the failure is its own.
-    fn leave(&self, trouble: Trouble) -> Result<(), Trouble> {
+    fn drop_own_host(&self, trouble: Trouble) -> Result<(), Trouble> {
         let (why, for_good) = match &trouble {
             Trouble::Changed(why) => (why.clone(), false),
             Trouble::Fatal(error) if error.is_of_source() => {
@@ -432,7 +432,7 @@ impl Stream<'_> {
 /// plain form.
 pub(in crate::copy) fn fetch_rest(
     client: &Client,
-    source: &Source,
+    source: &RemoteFile,
     (group, length): (&Range<u64>, u64),
     into: &mut [u8],
     have: &mut usize,
@@ -464,7 +464,7 @@ pub(in crate::copy) fn fetch_rest(
 /// Fetches the value of a group from a source; `None` when the source states none.
 fn value_of(
     client: &Client,
-    source: &Source,
+    source: &RemoteFile,
     length: u64,
     index: u64,
     stop: &Cancel,

@@ -3,7 +3,7 @@
 use super::error::{Error, Trouble};
 use super::event::{Event, Outcome, PROGRESS_INTERVAL, Progress, Served};
 use super::fetch::Fetch;
-use super::finish::Ready;
+use super::finish::EndedTransfer;
 use super::plan::{Assignment, Plan};
 use super::resume::{Wanted, resume_or_begin};
 use super::unchanged::unchanged;
@@ -81,8 +81,15 @@ pub(super) fn attempt(
         xattrs,
     };
     let sources = vec![Served { source: source_name.clone(), bytes: progress.received }];
-    let ready =
-        Ready { fetch, source_name, verified: false, attributes, length, progress, sources };
+    let ready = EndedTransfer {
+        fetch,
+        source_name,
+        verified: false,
+        attributes,
+        length,
+        progress,
+        sources,
+    };
     match copied {
         Ok(()) if same => Ok(ready.publish(&mut state, report)?),
         Ok(()) => Err(Trouble::Changed("it was written to while it was read".to_owned())),

@@ -13,9 +13,9 @@
 //! # Ok::<(), sprat_flow::copy::Error>(())
 //! ```
 //!
-//! [`Fetch`] and [`Upload`] move one file, [`Tree`] and [`UploadTree`] a folder, [`Gather`] and
-//! [`Spread`] a set of files whose pieces are on several servers. Each is made with [`Options`] and
-//! then run on the caller's thread, which reports events; each stream has a thread of its own,
+//! [`Fetch`] and [`Upload`] move one file, [`FetchTree`] and [`UploadTree`] a folder, [`Gather`]
+//! and [`Spread`] a set of files whose pieces are on several servers. Each is made with [`Options`]
+//! and then run on the caller's thread, which reports events; each stream has a thread of its own,
 //! which receives, verifies, and passes groups to one [`Sink`](crate::file::Sink).
 
 pub mod answer;
@@ -50,4 +50,4 @@ pub use options::{MAX_HOSTS, MAX_STREAMS, Options};
 pub use send::{Upload, UploadTree};
 pub use spread::{Gather, Spread, SpreadOutcome};
 pub use sums::{FileHasher, FileSums, Sums};
-pub use tree::{Tree, TreeOutcome};
+pub use tree::{FetchTree, TreeOutcome};

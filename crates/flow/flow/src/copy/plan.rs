@@ -49,8 +49,8 @@ pub enum Assignment {
 ///
 /// A stream calls [`Plan::take`] for a run, then [`Plan::done`] after each group, and
 /// [`Plan::give_back`] when it cannot go on. A group that arrives corrupt goes back by
-/// [`Plan::wrong`]. The plan does no I/O and has no clock: callers pass the time since an arbitrary
-/// moment, which must not go backwards.
+/// [`Plan::mark_corrupt`]. The plan does no I/O and has no clock: callers pass the time since an
+/// arbitrary moment, which must not go backwards.
 #[derive(Debug)]
 pub struct Plan {
     /// Runs that no stream fetches, end by start; they neither touch nor overlap.
@@ -159,7 +159,7 @@ impl Plan {
             None if self.streams.iter().all(|other| other.run.is_empty()) => {
                 return Assignment::Done;
             }
-            None => self.part_of_anothers(stream, now),
+            None => self.take_tail(stream, now),
         };
         let Some((run, shared)) = found else { return Assignment::Wait };
         self.streams[stream] = StreamState {
@@ -205,15 +205,15 @@ impl Plan {
 
     /// Makes a group that a stream received corrupt available again. Returns how often that has
     /// happened.
-    pub fn wrong(&mut self, stream: usize, group: u64) -> u32 {
-        self.again(stream, group);
+    pub fn mark_corrupt(&mut self, stream: usize, group: u64) -> u32 {
+        self.retry(stream, group);
         let times = self.wrong.entry(group).or_default();
         *times += 1;
         *times
     }
 
     /// Makes a group available again without counting it as corrupt: another host sent it.
-    pub fn again(&mut self, stream: usize, group: u64) {
+    pub fn retry(&mut self, stream: usize, group: u64) {
         if !self.leave_to_others(stream, group) {
             self.put_back(group..group + 1);
         }
@@ -252,7 +252,7 @@ impl Plan {
 
     /// Takes over a part of the run that would end last, if it is worth it. Returns it, and whether
     /// other streams continue to fetch it too.
-    fn part_of_anothers(&mut self, idle: usize, now: Duration) -> Option<(Range<u64>, bool)> {
+    fn take_tail(&mut self, idle: usize, now: Duration) -> Option<(Range<u64>, bool)> {
         let own = self.streams[idle].pace;
         let is_old = |stream: &StreamState| {
             !stream.run.is_empty() && now.saturating_sub(stream.from) >= START
@@ -329,7 +329,7 @@ impl Plan {
 
     /// Returns whether a group of the run arrived corrupt before.
     #[must_use]
-    pub fn was_wrong(&self, run: &Range<u64>) -> bool {
+    pub fn was_corrupt(&self, run: &Range<u64>) -> bool {
         self.wrong.range(run.clone()).next().is_some()
     }
 }

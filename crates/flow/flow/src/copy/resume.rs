@@ -5,7 +5,7 @@ use super::client::Client;
 use super::error::{Error, Trouble};
 use super::event::Event;
 use super::fetch::Fetch;
-use super::host::Source;
+use super::host::RemoteFile;
 use super::options::buffers;
 use super::vouch::differing;
 use crate::file::{DestinationError, Sink};
@@ -22,7 +22,7 @@ pub(super) struct Wanted<'a> {
     pub(super) length: u64,
     pub(super) validator: Option<String>,
     /// The client and source to request values of groups from, if the source states them.
-    pub(super) values: Option<(&'a Client, &'a Source)>,
+    pub(super) values: Option<(&'a Client, &'a RemoteFile)>,
     /// Whether what is here must belong to this file: then a source that has another file is an
     /// error, and what is here stays.
     pub(super) strict: bool,
@@ -121,7 +121,7 @@ pub(super) fn resume_or_begin(
 fn same(
     fetch: &Fetch,
     client: &Client,
-    source: &Source,
+    source: &RemoteFile,
     length: u64,
     groups: &BTreeMap<u64, Value>,
 ) -> Result<Option<BTreeMap<u64, Value>>, Trouble> {

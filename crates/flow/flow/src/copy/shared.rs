@@ -195,7 +195,7 @@ impl Shared {
     }
 
     /// Waits until the rate limit allows `bytes` more.
-    pub(crate) fn hold_back(&self, bytes: u64) {
+    pub(crate) fn throttle(&self, bytes: u64) {
         if let Some(limit) = &self.limit {
             let pause = lock(limit).take(bytes);
             self.stop.wait(pause);

@@ -5,7 +5,7 @@ use super::answer::{FileRequest, Form, MAX_LENGTH};
 use super::client::{Client, Reply};
 use super::error::{Error, Trouble, fault};
 use super::finish::finish;
-use super::host::Found;
+use super::host::OpenedFile;
 
 use super::event::{Event, Outcome, PROGRESS_INTERVAL, Progress, Served};
 use super::fetch::Fetch;
@@ -29,10 +29,10 @@ struct Received {
 pub(super) fn run(
     fetch: &Fetch,
     client: &Client,
-    found: Found,
+    found: OpenedFile,
     report: &mut dyn FnMut(&Event),
 ) -> Result<Outcome, Trouble> {
-    let Found { source, attributes, reply, has_body } = found;
+    let OpenedFile { source, attributes, reply, has_body } = found;
     let nowhere = fetch.is_discarding();
     let mut sink = if nowhere {
         Sink::discard(fetch.target(), None, buffers(1))

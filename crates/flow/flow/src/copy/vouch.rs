@@ -5,7 +5,7 @@
 use super::answer::{FileRequest, Form};
 use super::client::{Client, Reply};
 use super::error::{Error, Trouble, fault};
-use super::host::Source;
+use super::host::RemoteFile;
 use crate::group::{self, GROUP_BYTES, Value, count};
 use sprat_http::client::{Body, Wire};
 use sprat_http::{Address, Cancel};
@@ -20,7 +20,7 @@ const MAX_GAP: u64 = 64;
 /// it states no values.
 pub(super) fn differing(
     client: &Client,
-    source: &Source,
+    source: &RemoteFile,
     length: u64,
     groups: &BTreeMap<u64, Value>,
     cancel: &Cancel,
@@ -49,7 +49,7 @@ pub(super) fn differing(
 }
 
 /// Makes the request for the values of a run of groups.
-pub(super) fn values_request(source: &Source, run: &Range<u64>, length: u64) -> FileRequest {
+pub(super) fn values_request(source: &RemoteFile, run: &Range<u64>, length: u64) -> FileRequest {
     FileRequest {
         range: Some(run.start * GROUP_BYTES..length.min(run.end * GROUP_BYTES)),
         length: Some(length),
@@ -72,7 +72,7 @@ pub(super) fn fetch_values(
     if length == 0 {
         return Ok(Vec::new());
     }
-    let source = Source { address: file.clone(), verified: true, validator: None };
+    let source = RemoteFile { address: file.clone(), verified: true, validator: None };
     let file_request = values_request(&source, &(0..count(length)), length);
     let Reply { mut wire, head, start } = client.ask(file, &file_request, kept.take(), cancel)?;
     let mut body = Body::new(&mut wire, start.framing);

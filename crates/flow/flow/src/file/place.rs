@@ -81,7 +81,7 @@ impl Destination {
     /// Makes the destination for a file named `target`.
     ///
     /// # Errors
-    /// [`PlaceError::NoName`].
+    /// [`DestinationError::NoName`].
     pub fn new(target: &Path) -> Result<Self, DestinationError> {
         let no_name = || DestinationError::NoName(target.to_owned());
         let name = target.file_name().ok_or_else(no_name)?;
@@ -95,7 +95,7 @@ impl Destination {
     /// Makes a destination whose part and journal have hidden names: `.NAME.sprat-part`.
     ///
     /// # Errors
-    /// [`PlaceError::NoName`].
+    /// [`DestinationError::NoName`].
     pub fn hidden(target: &Path) -> Result<Self, DestinationError> {
         let name = target.file_name().ok_or_else(|| DestinationError::NoName(target.to_owned()))?;
         let mut hidden = OsString::from(".");
@@ -123,7 +123,7 @@ impl Destination {
     /// one. Renaming a file over a device would remove the device.
     ///
     /// # Errors
-    /// [`PlaceError::Other`].
+    /// [`DestinationError::Other`].
     pub fn check(&self) -> Result<(), DestinationError> {
         match self.target.metadata().ok().and_then(|meta| irregular(meta.file_type())) {
             Some(kind) => Err(DestinationError::Other { path: self.target.clone(), kind }),
@@ -236,7 +236,7 @@ impl Destination {
 /// Makes the names in a directory durable.
 ///
 /// # Errors
-/// [`PlaceError::Io`].
+/// [`DestinationError::Io`].
 pub fn sync_directory(directory: &Path) -> Result<(), DestinationError> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let synced = rustix::fs::open(directory, flags, Mode::empty()).and_then(rustix::fs::fsync);

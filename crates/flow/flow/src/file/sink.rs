@@ -162,16 +162,16 @@ impl Sink {
         }
         let direct = disk.access() == Access::Direct;
         let sync_bytes = if direct { SYNC_BYTES } else { CACHED_SYNC_BYTES };
-        Ok(Self { direct, sync_bytes, disk: Some(disk), ..Self::nowhere(path, length, buffers) })
+        Ok(Self { direct, sync_bytes, disk: Some(disk), ..Self::discarding(path, length, buffers) })
     }
 
     /// Makes a sink that discards what is written.
     #[must_use]
     pub fn discard(path: &Path, length: Option<u64>, buffers: usize) -> Self {
-        Self::nowhere(path, length, buffers)
+        Self::discarding(path, length, buffers)
     }
 
-    fn nowhere(path: &Path, length: Option<u64>, buffers: usize) -> Self {
+    fn discarding(path: &Path, length: Option<u64>, buffers: usize) -> Self {
         Self {
             path: path.to_owned(),
             disk: None,
@@ -342,7 +342,9 @@ impl Sink {
         }
         match &self.failed {
             // Returned by every further call: the file cannot become complete.
-            Some(error) => Err(SinkError::at(&self.path, self.length.unwrap_or(0), copied(error))),
+            Some(error) => {
+                Err(SinkError::at(&self.path, self.length.unwrap_or(0), clone_error(error)))
+            }
             None => Ok(()),
         }
     }
@@ -423,7 +425,7 @@ fn reserve(disk: &FileDisk, length: u64) -> io::Result<()> {
 }
 
 /// Copies an I/O error, which is not `Clone`.
-fn copied(error: &io::Error) -> io::Error {
+fn clone_error(error: &io::Error) -> io::Error {
     error.raw_os_error().map_or_else(
         || io::Error::new(error.kind(), error.to_string()),
         io::Error::from_raw_os_error,

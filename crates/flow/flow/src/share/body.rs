@@ -6,7 +6,7 @@ use super::transfers::ActiveTransfer;
 use super::values::Values;
 use super::version::Version;
 use crate::file::{Piece, Source, SourceError};
-use crate::group::{self, GROUP_BYTES, Summing, Value};
+use crate::group::{self, GROUP_BYTES, GroupHasher, Value};
 use std::cell::Cell;
 use std::fs::File;
 use std::io;
@@ -102,12 +102,12 @@ impl FileContent<'_> {
             let value = match (&piece, verified) {
                 (_, false) => None,
                 (_, true) if known.is_some() => known,
-                (Piece::Bytes(bytes), true) => Some(self.computed(group, |summing| {
-                    summing.add(bytes);
+                (Piece::Bytes(bytes), true) => Some(self.computed(group, |hasher| {
+                    hasher.add(bytes);
                     Ok(())
                 })?),
                 (Piece::Cached(bytes), true) => {
-                    Some(self.computed(group, |summing| self.sum(bytes, &mut room, summing))?)
+                    Some(self.computed(group, |hasher| self.sum(bytes, &mut room, hasher))?)
                 }
             };
             let (end, value) = (start + piece.len(), value.as_ref().map_or(&[][..], |value| value));
@@ -144,11 +144,11 @@ impl FileContent<'_> {
     fn computed(
         &self,
         group: u64,
-        sum: impl FnOnce(&mut Summing) -> Result<(), SendError>,
+        sum: impl FnOnce(&mut GroupHasher) -> Result<(), SendError>,
     ) -> Result<Value, SendError> {
-        let mut summing = Summing::begin(self.version.size, group);
-        sum(&mut summing)?;
-        let value = summing.value();
+        let mut hasher = GroupHasher::begin(self.version.size, group);
+        sum(&mut hasher)?;
+        let value = hasher.value();
         self.values.keep(&self.version, group, value);
         let bytes = group::range(self.version.size, group);
         self.summed.set(self.summed.get() + (bytes.end - bytes.start));
@@ -160,7 +160,7 @@ impl FileContent<'_> {
         &self,
         bytes: &Range<u64>,
         room: &mut Vec<u8>,
-        summing: &mut Summing,
+        hasher: &mut GroupHasher,
     ) -> Result<(), SendError> {
         room.resize(PIECE, 0);
         for at in bytes.clone().step_by(PIECE) {
@@ -172,7 +172,7 @@ impl FileContent<'_> {
                 _ => SourceError::Io { path: self.path.to_owned(), at, source },
             };
             self.file.read_exact_at(&mut room[..length], at).map_err(failed)?;
-            summing.add(&room[..length]);
+            hasher.add(&room[..length]);
         }
         Ok(())
     }
@@ -198,8 +198,8 @@ impl FileContent<'_> {
                     none => none.insert(self.source(&(start..part.end))?),
                 };
                 let block = source.next_block()?.expect("something is left");
-                self.computed(group, |summing| {
-                    summing.add(block);
+                self.computed(group, |hasher| {
+                    hasher.add(block);
                     Ok(())
                 })?
             };

@@ -79,7 +79,9 @@ impl Wire {
         while stream.conn.is_handshaking() {
             match stream.conn.complete_io(&mut stream.sock) {
                 Ok(_) => {}
-                Err(error) if waits(&error) => check(begun, wire.patience, &wire.cancel)?,
+                Err(error) if is_timeout(&error) => {
+                    check_progress(begun, wire.patience, &wire.cancel)?
+                }
                 Err(error) if error.kind() == ErrorKind::InvalidData => {
                     return Err(Fault::Untrusted(error.to_string()));
                 }
@@ -137,7 +139,7 @@ impl Wire {
             return Ok(done);
         }
         loop {
-            self.stop()?;
+            self.check_cancelled()?;
             let passed = match &mut self.stream {
                 Stream::Plain(_) if left.is_empty() => return Ok(done),
                 Stream::Tls(stream) if left.is_empty() => stream.flush().map(|()| 0),
@@ -151,7 +153,7 @@ impl Wire {
                     IoSlice::advance_slices(&mut left, count);
                     done += count;
                 }
-                Err(error) if waits(&error) => {
+                Err(error) if is_timeout(&error) => {
                     if self.has_input()? {
                         return Ok(done);
                     }
@@ -161,7 +163,7 @@ impl Wire {
                     if acked > lived.0 {
                         lived = (acked, Instant::now());
                     }
-                    check(lived.1, self.patience, &self.cancel)?;
+                    check_progress(lived.1, self.patience, &self.cancel)?;
                 }
                 // A server that closes early may have sent the reason.
                 Err(error)
@@ -271,7 +273,7 @@ impl Wire {
         let mut last = Instant::now();
         self.filled = done;
         while done < first.len() + second.len() {
-            self.stop()?;
+            self.check_cancelled()?;
             let split = done.min(first.len());
             let (head, tail) = (&mut first[split..], &mut second[done - split..]);
             match self.stream.receive(head, tail) {
@@ -281,8 +283,10 @@ impl Wire {
                     self.filled = done;
                     last = Instant::now();
                 }
-                Err(error) if waits(&error) => check(last, self.patience, &self.cancel)?,
-                Err(error) => return Err(ended(error)),
+                Err(error) if is_timeout(&error) => {
+                    check_progress(last, self.patience, &self.cancel)?
+                }
+                Err(error) => return Err(receive_fault(error)),
             }
         }
         Ok(())
@@ -313,14 +317,16 @@ impl Wire {
     fn receive(&mut self, into: &mut [u8]) -> Result<usize, Fault> {
         let begun = Instant::now();
         loop {
-            self.stop()?;
+            self.check_cancelled()?;
             let received = match &mut self.stream {
                 Stream::Plain(stream) => stream.read(into),
                 Stream::Tls(stream) => stream.read(into),
             };
             match received {
-                Err(error) if waits(&error) => check(begun, self.patience, &self.cancel)?,
-                Err(error) => return Err(ended(error)),
+                Err(error) if is_timeout(&error) => {
+                    check_progress(begun, self.patience, &self.cancel)?
+                }
+                Err(error) => return Err(receive_fault(error)),
                 Ok(count) => return Ok(count),
             }
         }
@@ -334,7 +340,7 @@ impl Wire {
         count
     }
 
-    fn stop(&self) -> Result<(), Fault> {
+    fn check_cancelled(&self) -> Result<(), Fault> {
         if self.cancel.is_cancelled() { Err(Fault::Cancelled) } else { Ok(()) }
     }
 }
@@ -359,16 +365,16 @@ impl Stream {
 }
 
 /// Returns whether an error only means that a tick has passed.
-fn waits(error: &io::Error) -> bool {
+fn is_timeout(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }
 
 /// Tells an end of TLS without a closing alert, which may be a truncation, from other errors.
-fn ended(error: io::Error) -> Fault {
+fn receive_fault(error: io::Error) -> Fault {
     if error.kind() == ErrorKind::UnexpectedEof { Fault::Ended } else { Fault::Io(error) }
 }
 
-fn check(since: Instant, patience: Duration, cancel: &Cancel) -> Result<(), Fault> {
+fn check_progress(since: Instant, patience: Duration, cancel: &Cancel) -> Result<(), Fault> {
     if cancel.is_cancelled() {
         return Err(Fault::Cancelled);
     }

@@ -1,7 +1,7 @@
 //! Queries what a server has of a file that is to be sent: the groups received so far, and the file
 //! that already has the name.
 
-use super::talk::{Connection, Reply, request, taken};
+use super::talk::{Connection, Reply, check_accepted, request};
 use crate::copy::error::{Error, Trouble};
 use crate::group::{Value, count};
 use crate::journal;
@@ -59,7 +59,7 @@ pub(super) fn ask(
     let bytes = length.to_string();
     let head = request("GET", to, &[("Accept", UPLOADED), (UPLOAD, tag), (LENGTH, &bytes)]);
     let reply = connection.call(to, &head, max_state_bytes(length))?;
-    let Reply { head, body } = taken(to, reply)?;
+    let Reply { head, body } = check_accepted(to, reply)?;
     judge(&head, &body, tag, length)
         .map_err(|why| Error::Protocol { source_name: to.to_string(), why }.into())
 }
@@ -79,7 +79,7 @@ pub(super) fn ask_following(
     let folder =
         reply.head.location.as_deref().filter(|at| reply.head.status == 301 && at.ends_with('/'));
     let Some(folder) = folder else {
-        let Reply { head, body } = taken(to, reply)?;
+        let Reply { head, body } = check_accepted(to, reply)?;
         let state = judge(&head, &body, tag, length);
         let state = state
             .map_err(|why| Trouble::from(Error::Protocol { source_name: to.to_string(), why }))?;
@@ -104,7 +104,7 @@ pub(super) fn is_folder(connection: &mut Connection<'_>, to: &Address) -> Result
         301 => Ok(true),
         // The directory above is missing too: the upload makes both.
         409 => Ok(false),
-        _ => taken(to, reply).map(|_| false),
+        _ => check_accepted(to, reply).map(|_| false),
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::ask::{Condition, ask};
 use super::plan::Plan;
-use super::talk::{Connection, Reply, request, taken};
+use super::talk::{Connection, Reply, check_accepted, request};
 use crate::copy::error::{Error, Trouble};
 use crate::copy::event::Event;
 use crate::copy::lane::backoff;
@@ -96,7 +96,7 @@ impl Sending<'_> {
             failures = if replies > 0 { 1 } else { failures + 1 };
             self.pause(failures, trouble)?;
             // Some of what was in flight may have arrived.
-            match self.there(connection) {
+            match self.refresh_state(connection) {
                 Ok(0) => {}
                 Ok(_) => failures = 0,
                 Err(Trouble::Transient(..) | Trouble::Unreachable(_)) => connection.close(),
@@ -161,7 +161,7 @@ impl Sending<'_> {
         self.send(connection, &[head.as_bytes()], in_flight, replies)?;
         let mut have = usize::try_from(have).expect("within a group");
         for index in groups {
-            self.hold_back(bytes_of(self.length, index) - have as u64);
+            self.throttle(bytes_of(self.length, index) - have as u64);
             let block = source.next_block().map_err(|error| match error {
                 SourceError::Short { .. } => Trouble::Changed(error.to_string()),
                 SourceError::Io { path, source, .. } => Error::file(path, source).into(),
@@ -206,7 +206,7 @@ impl Sending<'_> {
                 return Ok(());
             }
             if in_flight.len() < MAX_IN_FLIGHT {
-                let reply = taken(self.to, connection.answer(self.to, MAX_ANSWER)?)?;
+                let reply = check_accepted(self.to, connection.answer(self.to, MAX_ANSWER)?)?;
                 let why = format!("it answers {} before it has everything", reply.head.status);
                 return Err(Trouble::Transient(why, None));
             }
@@ -221,7 +221,7 @@ impl Sending<'_> {
         in_flight: &mut VecDeque<InFlight>,
         replies: &mut u32,
     ) -> Result<(), Trouble> {
-        let Reply { head, .. } = taken(self.to, connection.answer(self.to, MAX_ANSWER)?)?;
+        let Reply { head, .. } = check_accepted(self.to, connection.answer(self.to, MAX_ANSWER)?)?;
         let Some(InFlight { run, .. }) = in_flight.pop_front() else { return Ok(()) };
         *replies += 1;
         for group in head.wrong {
@@ -233,7 +233,7 @@ impl Sending<'_> {
             self.counters.wrong.fetch_add(1, Relaxed);
             self.counters.done.fetch_sub(bytes, Relaxed);
             lock(&self.begun).take_if(|(begun, _)| *begun == group);
-            let times = self.plan().wrong(group);
+            let times = self.plan().mark_corrupt(group);
             let _ = self.events.try_send(Event::Wrong { offset, bytes, times });
             if times >= GROUP_ATTEMPTS {
                 let why = format!(
@@ -247,7 +247,7 @@ impl Sending<'_> {
     }
 
     /// Queries what has arrived; returns how many groups of it are new, counting a partial one.
-    fn there(&self, connection: &mut Connection<'_>) -> Result<usize, Trouble> {
+    fn refresh_state(&self, connection: &mut Connection<'_>) -> Result<usize, Trouble> {
         let state = ask(connection, self.to, self.tag, self.length)?;
         let gone = self.plan().without(&state.groups);
         let bytes: u64 = gone.iter().map(|group| bytes_of(self.length, *group)).sum();
@@ -278,7 +278,7 @@ impl Sending<'_> {
     }
 
     /// Waits until the rate limit allows `bytes` more.
-    fn hold_back(&self, bytes: u64) {
+    fn throttle(&self, bytes: u64) {
         if let Some(limit) = &self.limit {
             let pause = lock(limit).take(bytes);
             self.stop.wait(pause);

@@ -42,7 +42,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Acquire;
 use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
-use talk::{Connection, Reply, request, taken};
+use talk::{Connection, Reply, check_accepted, request};
 pub use tree::UploadTree;
 
 /// After the file changed and the upload starts over: how often, and at what interval, to try again
@@ -431,10 +431,10 @@ impl Attempt<'_> {
         let head = request("PUT", &self.to, &fields);
         let mut failures = 0;
         loop {
-            let said = connection
+            let reply = connection
                 .call(&self.to, &head, MAX_ANSWER)
-                .and_then(|reply| taken(&self.to, reply));
-            let (why, pause) = match said {
+                .and_then(|reply| check_accepted(&self.to, reply));
+            let (why, pause) = match reply {
                 Ok(Reply { head, .. }) => {
                     if let Some(note) = head.note {
                         report(&Event::Note(format!("{}: {note}", self.to)));

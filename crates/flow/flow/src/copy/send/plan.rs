@@ -45,7 +45,7 @@ impl Plan {
     }
 
     /// Returns a group that arrived corrupt; returns how often it has.
-    pub(super) fn wrong(&mut self, group: u64) -> u32 {
+    pub(super) fn mark_corrupt(&mut self, group: u64) -> u32 {
         self.give_back(group..group + 1);
         let times = self.wrong.entry(group).or_default();
         *times += 1;
@@ -94,7 +94,7 @@ mod tests {
         plan.give_back(74..138);
         let more = BTreeMap::from_iter((74..100).chain(120..130).map(|group| (group, [0; 32])));
         assert_eq!(plan.without(&more).len(), 36);
-        assert_eq!((plan.wrong(5), plan.wrong(5)), (1, 2));
+        assert_eq!((plan.mark_corrupt(5), plan.mark_corrupt(5)), (1, 2));
         assert_eq!(
             [plan.take(), plan.take(), plan.take()],
             [Some(5..6), Some(5..6), Some(100..120)]

@@ -3,7 +3,7 @@
 
 use super::ask::Condition;
 use super::lane::MAX_ANSWER;
-use super::talk::{Connection, request, taken};
+use super::talk::{Connection, check_accepted, request};
 use super::walk::Entry;
 use crate::copy::error::{Error, Trouble};
 use crate::file::{open_regular, xattrs_of};
@@ -185,7 +185,7 @@ impl Worker<'_> {
         let reply = connection.answer(&to, MAX_ANSWER)?;
         let closes = reply.head.close;
         let Some(task) = in_flight.pop_front() else { return Ok(()) };
-        match taken(&to, reply) {
+        match check_accepted(&to, reply) {
             Ok(reply) => (self.end)(task, FileResult::Done(reply.head.note)),
             Err(Trouble::Fatal(Error::Refused { status: 422, .. })) => {
                 (self.end)(task, FileResult::Alone)

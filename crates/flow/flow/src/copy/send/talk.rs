@@ -76,7 +76,7 @@ impl<'a> Connection<'a> {
         parts: &[&[u8]],
         done: usize,
     ) -> Result<usize, Trouble> {
-        let (wire, _) = self.open.as_mut().ok_or_else(gone)?;
+        let (wire, _) = self.open.as_mut().ok_or_else(connection_closed)?;
         wire.send_parts(parts, done).map_err(|error| fault(&address.to_string(), error))
     }
 
@@ -87,7 +87,7 @@ impl<'a> Connection<'a> {
         address: &Address,
         most: u64,
     ) -> Result<Reply, Trouble> {
-        let (wire, _) = self.open.as_mut().ok_or_else(gone)?;
+        let (wire, _) = self.open.as_mut().ok_or_else(connection_closed)?;
         let reply = read(wire, most).map_err(|error| fault(&address.to_string(), error))?;
         if reply.head.close {
             self.open = None;
@@ -123,7 +123,7 @@ impl<'a> Connection<'a> {
 }
 
 /// The failure of a connection that the server closed after a response.
-fn gone() -> Trouble {
+fn connection_closed() -> Trouble {
     Trouble::Transient("the server ended the connection".to_owned(), None)
 }
 
@@ -172,7 +172,7 @@ pub(in crate::copy) fn request(method: &str, address: &Address, fields: &[(&str,
 }
 
 /// Returns the response if the server accepted the request, or the error it stands for.
-pub(in crate::copy) fn taken(address: &Address, reply: Reply) -> Result<Reply, Trouble> {
+pub(in crate::copy) fn check_accepted(address: &Address, reply: Reply) -> Result<Reply, Trouble> {
     let target_name = address.to_string();
     let (status, why) = (reply.head.status, reply.words());
     match status {

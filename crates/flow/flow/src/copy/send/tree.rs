@@ -4,7 +4,7 @@ use super::Upload;
 use super::ask::{Condition, is_folder};
 use super::lane::MAX_ANSWER;
 use super::small::{FileResult, SMALL, Task, Worker, ends_all};
-use super::talk::{Connection, request, taken};
+use super::talk::{Connection, check_accepted, request};
 use super::walk::{Entry, Walk};
 use crate::copy::client::Client;
 use crate::copy::error::Error;
@@ -87,7 +87,7 @@ impl UploadTree {
         let folder = self.target(&mut connection)?;
         let sending = Sending { tree: self, client: &client, pacer: &pacer, folder };
         let made = sending.folder(&mut connection, Path::new(""), None)?;
-        let there = if made { HashMap::new() } else { sending.there()? };
+        let there = if made { HashMap::new() } else { sending.list_existing()? };
         for folder in walk.folders.iter().skip(1).filter(|folder| !there.contains_key(&folder.path))
         {
             sending.folder(&mut connection, &folder.path, None)?;
@@ -170,13 +170,14 @@ impl Sending<'_> {
             }
         }
         let head = request("PUT", &address, &fields);
-        let reply =
-            connection.call(&address, &head, MAX_ANSWER).and_then(|reply| taken(&address, reply));
+        let reply = connection
+            .call(&address, &head, MAX_ANSWER)
+            .and_then(|reply| check_accepted(&address, reply));
         Ok(reply.map_err(|trouble| trouble.into_error(&address.to_string()))?.head.status == 201)
     }
 
     /// Lists what the server already has.
-    fn there(&self) -> Result<HashMap<PathBuf, listing::Entry>, Error> {
+    fn list_existing(&self) -> Result<HashMap<PathBuf, listing::Entry>, Error> {
         let listed = listing::fetch(self.client, &self.folder, true, &self.tree.cancel);
         let (_, listing) =
             listed.map_err(|trouble| trouble.into_error(&self.folder.to_string()))?;

@@ -2,14 +2,14 @@
 //! its place in the file.
 
 use super::lane::{Missing, PieceStream, missing};
-use super::manifest::{LIST, Listed, Manifest};
-use super::send::{SpreadOutcome, beside};
+use super::manifest::{LIST, Manifest, ManifestFile};
+use super::send::{SpreadOutcome, sibling};
 use super::talk;
 use crate::copy::client::Client;
 use crate::copy::error::{Error, Trouble};
 use crate::copy::event::{Event, Outcome, PROGRESS_INTERVAL, Progress, Served};
 use crate::copy::fetch::{Fetch, Origin};
-use crate::copy::finish::Ready;
+use crate::copy::finish::EndedTransfer;
 use crate::copy::job::MAX_EVENTS;
 use crate::copy::lane::backoff;
 use crate::copy::options::{MAX_HOSTS, MAX_STREAMS, Options};
@@ -68,7 +68,7 @@ impl Gather {
             ));
         }
         let set = Address::parse(source)?.with_token(options.token.as_deref());
-        let set = beside(&set, "", "");
+        let set = sibling(&set, "", "");
         Ok(Self { hosts: vec![set], target: target.to_owned(), options, cancel: Cancel::default() })
     }
 
@@ -111,7 +111,7 @@ impl Gather {
             received: manifest.hosts.iter().map(|_| AtomicU64::new(0)).collect(),
         };
         let target = self.destination_path(&manifest)?;
-        let total = manifest.files.iter().map(|file| file.shape.length).sum();
+        let total = manifest.files.iter().map(|file| file.layout.length).sum();
         report(&Event::Opened {
             source: self.hosts[0].to_string(),
             target: target.clone(),
@@ -171,7 +171,7 @@ impl Gather {
     fn list(&self, client: &Client, report: &mut dyn FnMut(&Event)) -> Result<Manifest, Error> {
         let mut last = None;
         for (number, host) in self.hosts.iter().enumerate() {
-            let list = beside(host, LIST, "");
+            let list = sibling(host, LIST, "");
             let mut failures = 0;
             let error = loop {
                 let (why, pause) = match talk::fetch(client, &list, &self.cancel) {
@@ -212,7 +212,8 @@ impl Gather {
             return Ok(self.target.clone());
         }
         let name = self.hosts[0].name().filter(|_| manifest.is_folder);
-        let name = name.map(PathBuf::from).or_else(|| manifest.files.first().map(Listed::local));
+        let name =
+            name.map(PathBuf::from).or_else(|| manifest.files.first().map(ManifestFile::local));
         let why = || {
             format!("{}: has no name at its end; say what the set is to be called", self.hosts[0])
         };
@@ -261,11 +262,11 @@ impl Gather {
         client: &Client,
         manifest: &Manifest,
         hosts: &Hosts,
-        file: &Listed,
+        file: &ManifestFile,
         target: &Path,
         report: &mut dyn FnMut(&Event),
     ) -> Result<Outcome, Error> {
-        let (set, length) = (&self.hosts[0], file.shape.length);
+        let (set, length) = (&self.hosts[0], file.layout.length);
         let fetch = Fetch {
             origin: Origin::Server(set.clone()),
             others: Vec::new(),
@@ -284,8 +285,8 @@ impl Gather {
         let total_streams = streams * hosts.folders.len();
         // The set is the same at all its hosts, and the name of a file's state is unique, so the
         // journal need not name a host.
-        let source = format!("{}{LIST} {}", set.path(), file.shape.path);
-        let validator = Some(file.shape.state.clone());
+        let source = format!("{}{LIST} {}", set.path(), file.layout.path);
+        let validator = Some(file.layout.state.clone());
         let wanted = Wanted {
             source,
             length,
@@ -300,7 +301,7 @@ impl Gather {
         let mut queues: Vec<VecDeque<Missing>> = vec![VecDeque::new(); hosts.folders.len()];
         for (number, piece) in file.pieces.iter().enumerate() {
             let runs =
-                missing(&file.shape.range(number), |group| state.values.contains_key(&group));
+                missing(&file.layout.range(number), |group| state.values.contains_key(&group));
             if !runs.is_empty() {
                 queues[piece.host].push_back(Missing { piece: number, runs });
             }
@@ -340,7 +341,7 @@ impl Gather {
         emitted.try_iter().for_each(|event| report(&event));
         let (mut state, counters, failure) = shared.into_parts();
         let mode = Some(file.mode);
-        let ready = Ready {
+        let ready = EndedTransfer {
             fetch: &fetch,
             source_name: source_name.clone(),
             verified: true,

@@ -1,17 +1,17 @@
 //! One stream that fetches pieces from one host and writes their groups to their places in the
 //! file.
 
-use super::manifest::Listed;
+use super::manifest::ManifestFile;
 use crate::copy::answer::{FileRequest, Form};
 use crate::copy::client::{Client, Reply};
 use crate::copy::error::{Error, Trouble, fault};
 use crate::copy::event::Event;
-use crate::copy::host::Source;
+use crate::copy::host::RemoteFile;
 use crate::copy::lane::{PIECE as SUMMED, backoff, fetch_rest};
 use crate::copy::plan::GROUP_ATTEMPTS;
 use crate::copy::shared::Shared;
 use crate::copy::vouch::fetch_values;
-use crate::group::{self, GROUP_BYTES, Summing, Value};
+use crate::group::{self, GROUP_BYTES, GroupHasher, Value};
 use crate::partial::bytes_of;
 use sprat_host::lock;
 use sprat_http::Address;
@@ -39,7 +39,7 @@ pub(super) struct PieceStream<'a> {
     pub(super) client: &'a Client,
     /// The folder of pieces at the host.
     pub(super) host: &'a Address,
-    pub(super) file: &'a Listed,
+    pub(super) file: &'a ManifestFile,
     /// Pieces to fetch from the host.
     pub(super) queue: &'a Mutex<VecDeque<Missing>>,
     pub(super) retries: u32,
@@ -88,10 +88,10 @@ impl PieceStream<'_> {
         loop {
             let next = lock(self.queue).pop_front();
             let Some(Missing { piece, runs }) = next else { return Ok(()) };
-            let path = format!("{}{}", self.host.path(), self.file.shape.name(piece));
+            let path = format!("{}{}", self.host.path(), self.file.layout.name(piece));
             let mut fetching = Fetching {
                 at: self.host.with_path(&path, None),
-                range: self.file.shape.range(piece),
+                range: self.file.layout.range(piece),
                 wanted: self.file.pieces[piece].blake3,
                 values: None,
                 runs,
@@ -121,8 +121,9 @@ impl PieceStream<'_> {
         let Some(run) = fetching.runs.front().cloned() else { return Ok(()) };
         let first = fetching.range.start / GROUP_BYTES;
         if let Some(begun) = self.shared.take_begun(run.start) {
-            let right = self.rest(fetching, run.start - first, run.start, &begun, kept)?;
-            return self.took(fetching, run.start, right);
+            let right =
+                self.fetch_group_rest(fetching, run.start - first, run.start, &begun, kept)?;
+            return self.record_group(fetching, run.start, right);
         }
         let file_request = FileRequest {
             range: Some(
@@ -137,9 +138,9 @@ impl PieceStream<'_> {
             self.client.ask(&fetching.at, &file_request, kept.take(), stop)?;
         let mut body = Body::new(&mut wire, start.framing);
         for index in run.clone() {
-            self.shared.hold_back(bytes_of(self.shared.length, index));
+            self.shared.throttle(bytes_of(self.shared.length, index));
             let right = self.group(&mut body, fetching, index - first, index)?;
-            self.took(fetching, index, right)?;
+            self.record_group(fetching, index, right)?;
             if index % RTT_SAMPLE_GROUPS == 1
                 && let Ok(path) = Path::of(body.socket())
             {
@@ -162,7 +163,12 @@ impl PieceStream<'_> {
 
     /// Records that the next group arrived. A corrupt one is fetched again after the rest of the
     /// piece.
-    fn took(&self, fetching: &mut Fetching, index: u64, right: bool) -> Result<(), Trouble> {
+    fn record_group(
+        &self,
+        fetching: &mut Fetching,
+        index: u64,
+        right: bool,
+    ) -> Result<(), Trouble> {
         let rest = fetching.runs.front_mut().expect("the run under way");
         rest.start = index + 1;
         if rest.is_empty() {
@@ -172,12 +178,12 @@ impl PieceStream<'_> {
             return Ok(());
         }
         fetching.runs.push_back(index..index + 1);
-        self.wrong(fetching, index)
+        self.handle_corrupt(fetching, index)
     }
 
     /// Fetches the bytes of a group that a broken connection left out; returns whether the group is
     /// intact.
-    fn rest(
+    fn fetch_group_rest(
         &self,
         fetching: &Fetching,
         within: u64,
@@ -190,7 +196,7 @@ impl PieceStream<'_> {
         let len = usize::try_from(bytes_of(length, index)).expect("a group is in memory");
         let mut have = begun.len();
         buffer[..have].copy_from_slice(begun);
-        let source = Source { address: fetching.at.clone(), verified: true, validator: None };
+        let source = RemoteFile { address: fetching.at.clone(), verified: true, validator: None };
         let part = (&group::range(piece, within), piece);
         let stop = &self.shared.stop;
         if let Err(trouble) =
@@ -225,8 +231,8 @@ impl PieceStream<'_> {
         let mut buffer = self.shared.buffer()?;
         let len = usize::try_from(bytes_of(length, index)).expect("a group is in memory");
         let mut stated = [0; 32];
-        let mut in_piece = Summing::begin(piece, within);
-        let mut in_file = (piece != length).then(|| Summing::begin(length, index));
+        let mut in_piece = GroupHasher::begin(piece, within);
+        let mut in_file = (piece != length).then(|| GroupHasher::begin(length, index));
         for at in (0..len).step_by(SUMMED) {
             let part = &mut buffer[at..len.min(at + SUMMED)];
             let stated = if at + part.len() == len { &mut stated[..] } else { &mut [] };
@@ -236,7 +242,7 @@ impl PieceStream<'_> {
                 return Err(fault(&fetching.at.to_string(), error));
             }
             in_piece.add(part);
-            in_file.iter_mut().for_each(|summing| summing.add(part));
+            in_file.iter_mut().for_each(|hasher| hasher.add(part));
         }
         let value = in_piece.value();
         if !fetching.has(within, &value) {
@@ -244,13 +250,13 @@ impl PieceStream<'_> {
             return Ok(false);
         }
         let new =
-            self.shared.arrived(index, buffer, in_file.map_or(value, |summing| summing.value()))?;
+            self.shared.arrived(index, buffer, in_file.map_or(value, |hasher| hasher.value()))?;
         self.received.fetch_add(new, Relaxed);
         Ok(true)
     }
 
     /// Counts a corrupt group; fails after too many.
-    fn wrong(&self, fetching: &mut Fetching, index: u64) -> Result<(), Trouble> {
+    fn handle_corrupt(&self, fetching: &mut Fetching, index: u64) -> Result<(), Trouble> {
         fetching.wrong += 1;
         let (offset, bytes, times) =
             (index * GROUP_BYTES, bytes_of(self.shared.length, index), fetching.wrong);

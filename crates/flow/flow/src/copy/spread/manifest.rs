@@ -34,14 +34,14 @@ pub struct Manifest {
     /// The folder of pieces at each host, with a slash at its end.
     pub hosts: Vec<Address>,
     /// Directories below the set's own, each before its content.
-    pub folders: Vec<Folder>,
+    pub folders: Vec<ManifestFolder>,
     /// Its files, in order.
-    pub files: Vec<Listed>,
+    pub files: Vec<ManifestFile>,
 }
 
 /// A directory of the set.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub struct Folder {
+pub struct ManifestFolder {
     /// Its path in the set, percent-encoded.
     pub path: String,
     /// Its modification time: seconds since 1970, a dot, nine digits.
@@ -52,20 +52,20 @@ pub struct Folder {
 
 /// A file of the set, and where its pieces are.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Listed {
+pub struct ManifestFile {
     /// Its name, length and state.
-    pub shape: Shape,
-    /// Its modification time, in the format of [`Folder::mtime`].
+    pub layout: FileLayout,
+    /// Its modification time, in the format of [`ManifestFolder::mtime`].
     pub mtime: String,
     /// Permission bits.
     pub mode: u32,
     /// Its pieces in order.
-    pub pieces: Vec<Piece>,
+    pub pieces: Vec<StoredPiece>,
 }
 
 /// How a file is cut into pieces.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Shape {
+pub struct FileLayout {
     /// Its path in the set, percent-encoded; the file's name if the set is one file.
     pub path: String,
     /// Length of the file in bytes.
@@ -78,14 +78,14 @@ pub struct Shape {
 
 /// A stored piece.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Piece {
+pub struct StoredPiece {
     /// Index of its host.
     pub host: usize,
     /// Its hash, as a file of its own.
     pub blake3: Value,
 }
 
-impl Shape {
+impl FileLayout {
     /// Cuts a file in the state `version`.
     #[must_use]
     pub fn new(path: String, version: &Version) -> Self {
@@ -120,7 +120,7 @@ struct Written {
     sprat_spread: u32,
     folder: bool,
     hosts: Vec<String>,
-    folders: Vec<Folder>,
+    folders: Vec<ManifestFolder>,
     files: Vec<WrittenFile>,
 }
 
@@ -141,10 +141,10 @@ impl Manifest {
     #[must_use]
     pub fn bytes(&self) -> Vec<u8> {
         let files = self.files.iter().map(|file| WrittenFile {
-            path: file.shape.path.clone(),
-            length: file.shape.length,
-            state: file.shape.state.clone(),
-            piece: file.shape.piece,
+            path: file.layout.path.clone(),
+            length: file.layout.length,
+            state: file.layout.state.clone(),
+            piece: file.layout.piece,
             mtime: file.mtime.clone(),
             mode: file.mode,
             pieces: file.pieces.iter().map(|piece| (piece.host, hex(&piece.blake3))).collect(),
@@ -201,13 +201,13 @@ impl Manifest {
 
     /// Returns whether the list is of the same files in the same states.
     #[must_use]
-    pub fn is_of(&self, shapes: &[&Shape]) -> bool {
-        self.files.iter().map(|file| &file.shape).eq(shapes.iter().copied())
+    pub fn is_of(&self, layouts: &[&FileLayout]) -> bool {
+        self.files.iter().map(|file| &file.layout).eq(layouts.iter().copied())
     }
 }
 
 impl WrittenFile {
-    fn read(self, hosts: usize) -> Result<Listed, String> {
+    fn read(self, hosts: usize) -> Result<ManifestFile, String> {
         let wrong = |what: &str| Err(format!("its file {:?} {what}", self.path));
         let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
         if local(&self.path).is_none() {
@@ -222,35 +222,35 @@ impl WrittenFile {
         {
             return wrong("has a length that none has");
         }
-        let shape = Shape {
+        let layout = FileLayout {
             path: self.path.clone(),
             length: self.length,
             state: self.state.clone(),
             piece: self.piece,
         };
-        if shape.count() != self.pieces.len() {
+        if layout.count() != self.pieces.len() {
             return wrong("has not as many pieces as its length makes");
         }
         let mut pieces = Vec::with_capacity(self.pieces.len());
         for (host, hash) in &self.pieces {
             match blake3::Hash::from_hex(hash) {
                 Ok(hash) if *host < hosts => {
-                    pieces.push(Piece { host: *host, blake3: *hash.as_bytes() })
+                    pieces.push(StoredPiece { host: *host, blake3: *hash.as_bytes() })
                 }
                 _ => return wrong("has a piece that is nowhere"),
             }
         }
-        Ok(Listed { shape, mtime: self.mtime, mode: self.mode & 0o777, pieces })
+        Ok(ManifestFile { layout, mtime: self.mtime, mode: self.mode & 0o777, pieces })
     }
 }
 
-impl Listed {
+impl ManifestFile {
     /// Returns the path in the set as a local path.
     /// # Panics
     /// When the path was not checked by [`Manifest::parse`].
     #[must_use]
     pub fn local(&self) -> PathBuf {
-        local(&self.shape.path).expect("it was looked at when it was read")
+        local(&self.layout.path).expect("it was looked at when it was read")
     }
 }
 
@@ -264,20 +264,21 @@ mod tests {
     use proptest::prelude::*;
 
     fn manifest(length: u64, piece: u64) -> Manifest {
-        let shape =
-            Shape { path: "a/b%20c".to_owned(), length, state: "0123abc".to_owned(), piece };
-        let pieces =
-            (0..shape.count()).map(|number| Piece { host: number % 2, blake3: [7; 32] }).collect();
+        let layout =
+            FileLayout { path: "a/b%20c".to_owned(), length, state: "0123abc".to_owned(), piece };
+        let pieces = (0..layout.count())
+            .map(|number| StoredPiece { host: number % 2, blake3: [7; 32] })
+            .collect();
         let hosts = ["http://a:8040/x.sprat-pieces/", "http://b:8040/x.sprat-pieces/"];
         Manifest {
             is_folder: true,
             hosts: hosts.iter().map(|host| Address::parse(host).expect("an address")).collect(),
-            folders: vec![Folder {
+            folders: vec![ManifestFolder {
                 path: "a".to_owned(),
                 mtime: "5.000000007".to_owned(),
                 mode: 0o755,
             }],
-            files: vec![Listed { shape, mtime: "6".to_owned(), mode: 0o640, pieces }],
+            files: vec![ManifestFile { layout, mtime: "6".to_owned(), mode: 0o640, pieces }],
         }
     }
 
@@ -290,10 +291,10 @@ mod tests {
             let list = manifest(length, groups * GROUP_BYTES);
             prop_assume!(list.files[0].pieces.len() < 1000);
             prop_assert_eq!(&Manifest::parse(&list.bytes()).unwrap(), &list);
-            let shape = &list.files[0].shape;
+            let layout = &list.files[0].layout;
             let mut next = 0;
-            for piece in 0..shape.count() {
-                let range = shape.range(piece);
+            for piece in 0..layout.count() {
+                let range = layout.range(piece);
                 prop_assert!(range.start == next && range.end > next);
                 next = range.end;
             }

@@ -1,7 +1,7 @@
 //! Tracks where the pieces of a set are and what is to be done next; without clock or network, so
 //! that it can be tested by itself.
 
-use super::manifest::Piece;
+use super::manifest::StoredPiece;
 use crate::group::Value;
 use std::collections::VecDeque;
 
@@ -28,12 +28,12 @@ enum PieceState {
     /// On that host, by its listing; not verified.
     Listed(usize),
     /// On a host, with a known hash.
-    At(Piece),
+    At(StoredPiece),
 }
 
 /// The pieces of a set and its hosts. A stream calls [`Pieces::take`] for a piece of its host, then
-/// [`Pieces::is_there`] or [`Pieces::give_back`]. [`Pieces::leave`] drops a host; its pieces go to
-/// others.
+/// [`Pieces::record_stored`] or [`Pieces::give_back`]. [`Pieces::drop_host`] drops a host; its
+/// pieces go to others.
 #[derive(Debug)]
 pub(super) struct Pieces {
     pieces: Vec<PieceState>,
@@ -82,12 +82,12 @@ impl Pieces {
     }
 
     /// Records that a piece that was taken is on its host, with this hash.
-    pub(super) fn is_there(&mut self, piece: usize, host: usize, blake3: Value) {
+    pub(super) fn record_stored(&mut self, piece: usize, host: usize, blake3: Value) {
         debug_assert_eq!(self.pieces[piece], PieceState::UnderWay(host), "it was taken");
         if self.dropped[host] {
             self.give_back(piece);
         } else {
-            self.pieces[piece] = PieceState::At(Piece { host, blake3 });
+            self.pieces[piece] = PieceState::At(StoredPiece { host, blake3 });
         }
     }
 
@@ -98,7 +98,7 @@ impl Pieces {
     }
 
     /// Drops a host; what it has must be sent to others. Returns whether it was in use.
-    pub(super) fn leave(&mut self, host: usize) -> bool {
+    pub(super) fn drop_host(&mut self, host: usize) -> bool {
         if std::mem::replace(&mut self.dropped[host], true) {
             return false;
         }
@@ -138,7 +138,7 @@ impl Pieces {
     }
 
     /// Returns where all pieces are; `None` if some are nowhere.
-    pub(super) fn all(&self) -> Option<Vec<Piece>> {
+    pub(super) fn all(&self) -> Option<Vec<StoredPiece>> {
         let known = |state: &PieceState| {
             if let PieceState::At(piece) = state { Some(*piece) } else { None }
         };
@@ -169,7 +169,7 @@ mod tests {
                 action: u8,
             | {
                 match (under_way[host].take(), action) {
-                    (Some(piece), 0..6) => pieces.is_there(piece, host, [1; 32]),
+                    (Some(piece), 0..6) => pieces.record_stored(piece, host, [1; 32]),
                     (Some(piece), _) => pieces.give_back(piece),
                     (None, _) => {
                         let task = pieces.take(host);
@@ -183,7 +183,7 @@ mod tests {
                 let host = host % hosts;
                 // Host 0 is never dropped.
                 if action == 9 && host > 0 {
-                    pieces.leave(host);
+                    pieces.drop_host(host);
                 }
                 step(&mut pieces, &mut under_way, host, action);
             }
@@ -209,17 +209,17 @@ mod tests {
             (PieceTask::Send(1), PieceTask::Send(2), PieceTask::Wait)
         );
         assert_eq!(pieces.take(0), PieceTask::Verify(0));
-        pieces.is_there(0, 0, [0; 32]);
-        pieces.is_there(1, 1, [1; 32]);
-        assert!(pieces.leave(0) && !pieces.leave(0));
+        pieces.record_stored(0, 0, [0; 32]);
+        pieces.record_stored(1, 1, [1; 32]);
+        assert!(pieces.drop_host(0) && !pieces.drop_host(0));
         assert_eq!((pieces.take(0), pieces.take(1)), (PieceTask::Done, PieceTask::Send(0)));
-        pieces.is_there(0, 1, [0; 32]);
+        pieces.record_stored(0, 1, [0; 32]);
         assert_eq!(pieces.all(), None);
-        pieces.is_there(2, 1, [2; 32]);
+        pieces.record_stored(2, 1, [2; 32]);
         assert_eq!(
             pieces.all().unwrap().iter().map(|piece| piece.host).collect::<Vec<_>>(),
             [1, 1, 1]
         );
-        assert!(!pieces.no_host_is_left() && pieces.leave(1) && pieces.no_host_is_left());
+        assert!(!pieces.no_host_is_left() && pieces.drop_host(1) && pieces.no_host_is_left());
     }
 }

@@ -1,7 +1,9 @@
 //! Sends a set: hosts take pieces in turn, each as many as its rate allows; all get the list when
 //! every piece is stored.
 
-use super::manifest::{Folder, LIST, Listed, Manifest, PIECES, Piece, Shape};
+use super::manifest::{
+    FileLayout, LIST, Manifest, ManifestFile, ManifestFolder, PIECES, StoredPiece,
+};
 use super::pieces::{PieceTask, Pieces};
 use super::talk;
 use crate::copy::client::Client;
@@ -12,7 +14,7 @@ use crate::copy::lane::backoff;
 use crate::copy::options::{MAX_HOSTS, Options};
 use crate::copy::send::Upload;
 use crate::copy::send::lane::MAX_ANSWER;
-use crate::copy::send::talk::{Connection, request, taken};
+use crate::copy::send::talk::{Connection, check_accepted, request};
 use crate::copy::send::walk::{Entry, Walk};
 use crate::copy::shared::Counters;
 use crate::copy::sums::Sums;
@@ -69,7 +71,7 @@ struct Sending<'a> {
     spread: &'a Spread,
     client: &'a Client,
     pacer: &'a Pacer,
-    shapes: Vec<Shape>,
+    layouts: Vec<FileLayout>,
     /// Local paths of the files.
     paths: Vec<PathBuf>,
     /// Of each piece the index of its file, and its number in the file.
@@ -143,11 +145,14 @@ impl Spread {
         let (walk, is_folder) = self.walk()?;
         let client = Client::new(&self.options, 0)?;
         let pacer = Pacer::start().map_err(|error| Error::file("a thread", error))?;
-        let shapes: Vec<Shape> =
-            walk.files.iter().map(|file| Shape::new(encoded(&file.path), &file.version)).collect();
-        let index: Vec<(usize, usize)> = (0..shapes.len())
+        let layouts: Vec<FileLayout> = walk
+            .files
+            .iter()
+            .map(|file| FileLayout::new(encoded(&file.path), &file.version))
+            .collect();
+        let index: Vec<(usize, usize)> = (0..layouts.len())
             .flat_map(|file| {
-                (0..shapes[file].count()).map(move |piece| (file, piece)).collect::<Vec<_>>()
+                (0..layouts[file].count()).map(move |piece| (file, piece)).collect::<Vec<_>>()
             })
             .collect();
         let root = if is_folder {
@@ -161,7 +166,7 @@ impl Spread {
             client: &client,
             pacer: &pacer,
             paths: walk.files.iter().map(|file| root.join(&file.path)).collect(),
-            folders: self.hosts.iter().map(|host| beside(host, PIECES, "/")).collect(),
+            folders: self.hosts.iter().map(|host| sibling(host, PIECES, "/")).collect(),
             pieces: Mutex::new(Pieces::new(0, &[])),
             counters: Counters::default(),
             running: AtomicUsize::new(0),
@@ -169,11 +174,11 @@ impl Spread {
             failure: Mutex::new(None),
             stop: self.cancel.child(),
             events,
-            shapes,
+            layouts,
             index,
         };
         sending.begin(report)?;
-        let total = sending.shapes.iter().map(|shape| shape.length).sum();
+        let total = sending.layouts.iter().map(|layout| layout.length).sum();
         report(&Event::Opened {
             source: self.from.display().to_string(),
             target: self.hosts[0].to_string().into(),
@@ -194,7 +199,7 @@ impl Spread {
         let sent = sending.sent.load(Relaxed);
         let was_there = sent == 0 && total > 0;
         Ok(SpreadOutcome {
-            hosts: held(&manifest),
+            hosts: bytes_per_host(&manifest),
             blake3: None,
             tree: TreeOutcome {
                 target: self.hosts[0].to_string().into(),
@@ -266,7 +271,7 @@ impl Sending<'_> {
             .map(|piece| self.bytes(piece));
         self.counters.done.store(here.sum(), Relaxed);
         for (host, error) in errors {
-            pieces.leave(host);
+            pieces.drop_host(host);
             if pieces.no_host_is_left() {
                 return Err(error);
             }
@@ -285,11 +290,12 @@ impl Sending<'_> {
         let folder = &self.folders[host];
         let mut connection = self.connection(&self.stop);
         let head = request("PUT", folder, &[("Content-Length", "0")]);
-        let made = taken(folder, connection.call(folder, &head, MAX_ANSWER)?)?.head.status == 201;
+        let made =
+            check_accepted(folder, connection.call(folder, &head, MAX_ANSWER)?)?.head.status == 201;
         let list = self.list(host);
         if !self.spread.options.force
             && let Some(there) = talk::fetch(self.client, &list, &self.stop)?
-            && !there.is_of(&self.shapes.iter().collect::<Vec<_>>())
+            && !there.is_of(&self.layouts.iter().collect::<Vec<_>>())
         {
             return Err(Error::from(DestinationError::Exists(list.to_string().into())).into());
         }
@@ -301,7 +307,7 @@ impl Sending<'_> {
             listing.entries.into_iter().map(|entry| (entry.path, entry.bytes)).collect();
         let is_there = |piece: usize| {
             let (file, number) = self.index[piece];
-            has.get(Path::new(&self.shapes[file].name(number))) == Some(&self.bytes(piece))
+            has.get(Path::new(&self.layouts[file].name(number))) == Some(&self.bytes(piece))
         };
         Ok((0..self.index.len()).map(is_there).collect())
     }
@@ -375,7 +381,7 @@ impl Sending<'_> {
             match done {
                 Ok(blake3) => {
                     failures = 0;
-                    self.lock().is_there(piece, host, blake3);
+                    self.lock().record_stored(piece, host, blake3);
                 }
                 Err(trouble) => {
                     // Another stream may send it meanwhile.
@@ -386,7 +392,7 @@ impl Sending<'_> {
                     connection.close();
                     kept = None;
                     failures += 1;
-                    self.trouble(host, failures, trouble)?;
+                    self.handle_failure(host, failures, trouble)?;
                 }
             }
         }
@@ -401,7 +407,7 @@ impl Sending<'_> {
         piece: usize,
     ) -> Result<Value, Trouble> {
         let (file, number) = self.index[piece];
-        let (to, range) = (self.address(host, piece), self.shapes[file].range(number));
+        let (to, range) = (self.address(host, piece), self.layouts[file].range(number));
         // One attempt: if it fails, another host may be faster than a retry.
         let options = Options {
             streams: 1,
@@ -434,7 +440,7 @@ impl Sending<'_> {
         });
         let all = self.bytes(piece);
         match outcome {
-            Ok(outcome) if self.is_as_it_was(file) => {
+            Ok(outcome) if self.is_unchanged(file) => {
                 self.counters.done.fetch_add(all - done.min(all), Relaxed);
                 self.counters
                     .received
@@ -467,18 +473,18 @@ impl Sending<'_> {
     /// Hashes a piece of the local file.
     fn local(&self, piece: usize) -> Result<Value, Error> {
         let (file, number) = self.index[piece];
-        let range = self.shapes[file].range(number);
+        let range = self.layouts[file].range(number);
         Ok(Sums::default().hash_file(&self.paths[file], Some(range), &self.stop)?.blake3)
     }
 
     /// Returns whether a file is still in the state that its pieces are named after.
-    fn is_as_it_was(&self, file: usize) -> bool {
+    fn is_unchanged(&self, file: usize) -> bool {
         let now = std::fs::metadata(&self.paths[file]).map(|meta| Version::of(&meta));
-        now.is_ok_and(|now| now.tag().trim_matches('"') == self.shapes[file].state)
+        now.is_ok_and(|now| now.tag().trim_matches('"') == self.layouts[file].state)
     }
 
     /// Handles a failed piece: pauses, or drops the host. An error ends the whole transfer.
-    fn trouble(&self, host: usize, failures: u32, trouble: Trouble) -> Result<(), Error> {
+    fn handle_failure(&self, host: usize, failures: u32, trouble: Trouble) -> Result<(), Error> {
         let source = self.folders[host].to_string();
         let (why, pause) = match trouble {
             Trouble::Transient(why, pause) => (why, pause),
@@ -490,11 +496,11 @@ impl Sending<'_> {
                 });
             }
             Trouble::Fatal(Error::Unreachable { why, .. }) => (why, None),
-            Trouble::Fatal(error) if is_of_host(&error) => return self.leave(host, error),
+            Trouble::Fatal(error) if is_of_host(&error) => return self.drop_host(host, error),
             Trouble::Fatal(error) => return Err(error),
         };
         if failures > self.spread.options.retries {
-            return self.leave(host, Error::Unreachable { source_name: source, why });
+            return self.drop_host(host, Error::Unreachable { source_name: source, why });
         }
         let pause = pause.unwrap_or_else(|| backoff(failures));
         self.counters.retries.fetch_add(1, Relaxed);
@@ -508,11 +514,11 @@ impl Sending<'_> {
     }
 
     /// Drops a host, as long as there is another.
-    fn leave(&self, host: usize, error: Error) -> Result<(), Error> {
+    fn drop_host(&self, host: usize, error: Error) -> Result<(), Error> {
         let mut pieces = self.lock();
         let before: u64 =
             (0..self.index.len()).filter(|p| pieces.is_at_host(*p)).map(|p| self.bytes(p)).sum();
-        let is_new = pieces.leave(host);
+        let is_new = pieces.drop_host(host);
         let after: u64 =
             (0..self.index.len()).filter(|p| pieces.is_at_host(*p)).map(|p| self.bytes(p)).sum();
         self.counters.done.fetch_sub(before - after, Relaxed);
@@ -553,12 +559,12 @@ impl Sending<'_> {
                     Trouble::Unreachable(why) => (why, None),
                     other => {
                         let error = other.into_error(&self.list(host).to_string());
-                        self.leave(host, error)?;
+                        self.drop_host(host, error)?;
                         return Ok(None);
                     }
                 };
                 if failures > self.spread.options.retries {
-                    self.leave(
+                    self.drop_host(
                         host,
                         Error::Unreachable { source_name: self.list(host).to_string(), why },
                     )?;
@@ -575,22 +581,22 @@ impl Sending<'_> {
     }
 
     /// Makes the list of the hosts in use.
-    fn manifest(&self, walk: &Walk, all: &[Piece], hosts: &[usize]) -> Manifest {
+    fn manifest(&self, walk: &Walk, all: &[StoredPiece], hosts: &[usize]) -> Manifest {
         let number = |host: usize| {
             hosts
                 .iter()
                 .position(|other| *other == host)
                 .expect("pieces are at hosts that are left")
         };
-        let mut places = all.iter().map(|piece| Piece { host: number(piece.host), ..*piece });
-        let files = walk.files.iter().zip(&self.shapes).map(|(file, shape)| Listed {
-            shape: shape.clone(),
+        let mut places = all.iter().map(|piece| StoredPiece { host: number(piece.host), ..*piece });
+        let files = walk.files.iter().zip(&self.layouts).map(|(file, layout)| ManifestFile {
+            layout: layout.clone(),
             mtime: file.version.modified.to_string(),
             mode: file.version.mode & 0o777,
-            pieces: places.by_ref().take(shape.count()).collect(),
+            pieces: places.by_ref().take(layout.count()).collect(),
         });
         let files = files.collect();
-        let folders = walk.folders.iter().skip(1).map(|folder| Folder {
+        let folders = walk.folders.iter().skip(1).map(|folder| ManifestFolder {
             path: encoded(&folder.path),
             mtime: folder.version.modified.to_string(),
             mode: folder.version.mode & 0o777,
@@ -612,19 +618,19 @@ impl Sending<'_> {
     }
 
     fn list(&self, host: usize) -> Address {
-        beside(&self.spread.hosts[host], LIST, "")
+        sibling(&self.spread.hosts[host], LIST, "")
     }
 
     fn address(&self, host: usize, piece: usize) -> Address {
         let (file, number) = self.index[piece];
         let folder = &self.folders[host];
-        folder.with_path(&format!("{}{}", folder.path(), self.shapes[file].name(number)), None)
+        folder.with_path(&format!("{}{}", folder.path(), self.layouts[file].name(number)), None)
     }
 
     /// Returns the length of a piece in bytes.
     fn bytes(&self, piece: usize) -> u64 {
         let (file, number) = self.index[piece];
-        let range = self.shapes[file].range(number);
+        let range = self.layouts[file].range(number);
         range.end - range.start
     }
 
@@ -638,16 +644,16 @@ impl Sending<'_> {
 }
 
 /// Returns the address of a set's list or of its folder of pieces.
-pub(super) fn beside(set: &Address, ending: &str, slash: &str) -> Address {
+pub(super) fn sibling(set: &Address, ending: &str, slash: &str) -> Address {
     set.with_path(&format!("{}{ending}{slash}", set.path().trim_end_matches('/')), None)
 }
 
 /// Returns how much of a set each host has.
-fn held(manifest: &Manifest) -> Vec<Served> {
+fn bytes_per_host(manifest: &Manifest) -> Vec<Served> {
     let mut bytes = vec![0; manifest.hosts.len()];
     for file in &manifest.files {
         for (number, piece) in file.pieces.iter().enumerate() {
-            let range = file.shape.range(number);
+            let range = file.layout.range(number);
             bytes[piece.host] += range.end - range.start;
         }
     }

@@ -5,7 +5,7 @@ use crate::copy::answer::{FileRequest, Form};
 use crate::copy::client::{Client, Reply, wrong};
 use crate::copy::error::{Error, Trouble, fault};
 use crate::copy::send::lane::MAX_ANSWER;
-use crate::copy::send::talk::{Connection, request, taken};
+use crate::copy::send::talk::{Connection, check_accepted, request};
 use crate::group::{self, VERIFIED, count};
 use sprat_http::client::Body;
 use sprat_http::{Address, Cancel};
@@ -59,7 +59,8 @@ pub(super) fn put(
         connection.open(list)?;
         let early =
             connection.send_parts(list, &[head.as_bytes(), &body], 0)? < head.len() + body.len();
-        let answered = connection.answer(list, MAX_ANSWER).and_then(|reply| taken(list, reply));
+        let answered =
+            connection.answer(list, MAX_ANSWER).and_then(|reply| check_accepted(list, reply));
         if early || answered.is_err() {
             connection.close();
         }

@@ -31,12 +31,12 @@ const CONNECTIONS: usize = 4;
 /// Capacity of the queue of events.
 const MAX_EVENTS: usize = 256;
 
-/// A fetch of a folder, or of those of its files that match a pattern. Made with [`Tree::new`] and
-/// then run like a [`Fetch`]; files that are here already, with the same length and time, are not
-/// fetched again. Small files are fetched many at a time over several connections, large ones one
-/// by one with all streams.
+/// A fetch of a folder, or of those of its files that match a pattern. Made with [`FetchTree::new`]
+/// and then run like a [`Fetch`]; files that are here already, with the same length and time, are
+/// not fetched again. Small files are fetched many at a time over several connections, large ones
+/// one by one with all streams.
 #[derive(Debug)]
-pub struct Tree {
+pub struct FetchTree {
     folder: Address,
     pattern: Option<String>,
     recursive: bool,
@@ -91,7 +91,7 @@ struct Shared {
     events: SyncSender<Event>,
 }
 
-impl Tree {
+impl FetchTree {
     /// Returns whether a source is a pattern: an address with `*` or `?` in its last part.
     #[must_use]
     pub fn has_pattern(source: &str) -> bool {

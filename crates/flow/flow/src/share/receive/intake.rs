@@ -1,7 +1,7 @@
 //! Reads the body of a request: every wait has a time limit, and nothing beyond the body is read.
 
 use super::super::socket::Channel;
-use crate::group::{GROUP_BYTES, Summing, Value};
+use crate::group::{GROUP_BYTES, GroupHasher, Value};
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -52,14 +52,14 @@ impl<'a> BodyReader<'a> {
         have: usize,
     ) -> io::Result<Value> {
         let until = Instant::now() + GROUP_TIME;
-        let mut summing = Summing::begin(file, index);
-        summing.add(&into[..have]);
+        let mut hasher = GroupHasher::begin(file, index);
+        hasher.add(&into[..have]);
         self.group_bytes = have;
         for piece in into[have..].chunks_mut(PIECE) {
             self.fill(piece, until)?;
-            summing.add(piece);
+            hasher.add(piece);
         }
-        Ok(summing.value())
+        Ok(hasher.value())
     }
 
     /// Returns how many bytes are here of the group that was begun last, also if reading it failed.

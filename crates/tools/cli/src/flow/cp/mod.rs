@@ -9,7 +9,7 @@ use crate::flow::cp::show::Show;
 use crate::quantity;
 use anyhow::{Context as _, Result};
 use clap::Args;
-use sprat_flow::copy::{Error, Fetch, Gather, Options, Sums, Tree};
+use sprat_flow::copy::{Error, Fetch, FetchTree, Gather, Options, Sums};
 use sprat_flow::share::Pace;
 use sprat_http::Cancel;
 use sprat_objects::Location;
@@ -236,7 +236,7 @@ pub(crate) fn cp(args: &CpArgs) -> Result<ExitCode> {
         }
     }
     let several =
-        args.sources.len() > 1 || args.sources.iter().any(|source| Tree::has_pattern(source));
+        args.sources.len() > 1 || args.sources.iter().any(|source| FetchTree::has_pattern(source));
     if several && !args.also.is_empty() {
         return Err(Error::Usage(
             "--also applies to one file; copy the files one by one".to_owned(),
@@ -283,7 +283,7 @@ fn one(
         return Ok(!outcome.tree.is_whole());
     }
     let is_object = Location::is_location(source);
-    if is_object || (!args.recursive && !Tree::has_pattern(source)) {
+    if is_object || (!args.recursive && !FetchTree::has_pattern(source)) {
         let mut copy = match is_object {
             true => objects::fetch(args, source, options, cancel)?,
             false => Fetch::new(source, &args.target, options.clone())?,
@@ -294,7 +294,7 @@ fn one(
         show.done(&outcome)?;
         return Ok(false);
     }
-    let mut tree = Tree::new(source, &args.target, args.recursive, options.clone())?;
+    let mut tree = FetchTree::new(source, &args.target, args.recursive, options.clone())?;
     tree.stop_with(cancel);
     let outcome = tree.run(&mut |event| show.event(event))?;
     show.tree_done(&outcome)?;

@@ -3,7 +3,7 @@
 use crate::flow::cp::CpArgs;
 use crate::flow::cp::show::Show;
 use anyhow::Result;
-use sprat_flow::copy::{Error, Fetch, Options, Tree};
+use sprat_flow::copy::{Error, Fetch, FetchTree, Options};
 use sprat_http::{Address, Cancel};
 use sprat_objects::{Bucket, Location, Upload};
 use std::path::Path;
@@ -55,8 +55,11 @@ pub(super) fn send(
     cancel: &Cancel,
     show: &mut Show,
 ) -> Result<()> {
-    if Address::is_address(source) || Location::is_location(source) || Tree::has_pattern(source) {
-        let why = format!("{source}: only local files can be sent to {to}; fetch it first");
+    if Address::is_address(source)
+        || Location::is_location(source)
+        || FetchTree::has_pattern(source)
+    {
+        let why = format!("{source}: only local files are sent to {to}; fetch it first");
         return Err(Error::Usage(why).into());
     }
     let upload = Upload::new(Path::new(source), to, options.clone(), cancel)?;

@@ -3,7 +3,7 @@
 use crate::flow::cp::CpArgs;
 use crate::flow::cp::show::Show;
 use anyhow::Result;
-use sprat_flow::copy::{Error, Options, Spread, Tree, Upload, UploadTree};
+use sprat_flow::copy::{Error, FetchTree, Options, Spread, Upload, UploadTree};
 use sprat_http::{Address, Cancel};
 use sprat_objects::Location;
 use std::path::Path;
@@ -41,7 +41,10 @@ pub(super) fn send(
     cancel: &Cancel,
     show: &mut Show,
 ) -> Result<bool> {
-    if Address::is_address(source) || Location::is_location(source) || Tree::has_pattern(source) {
+    if Address::is_address(source)
+        || Location::is_location(source)
+        || FetchTree::has_pattern(source)
+    {
         let why = format!(
             "{source}: only local files can be sent to {to}; fetch it first, or run this command \
              on the machine that has it"

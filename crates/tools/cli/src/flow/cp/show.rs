@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use sprat_flow::RecentRate;
 use sprat_flow::copy::{Event, Outcome, Progress, SpreadOutcome, TreeOutcome};
 use sprat_flow::escape_controls;
-use sprat_objects::Sent;
+use sprat_objects::SentObject;
 use sprat_units::figure;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -119,8 +119,8 @@ impl Show {
         Ok(())
     }
 
-    /// Reports that a file was sent to an object store.
-    pub(super) fn sent(&mut self, sent: &Sent) -> Result<()> {
+    /// A file was sent to a store.
+    pub(super) fn sent(&mut self, sent: &SentObject) -> Result<()> {
         self.clear();
         let (seconds, blake3, target) =
             (sent.time.as_secs_f64(), hex(sent.blake3), sent.target.to_string());
