@@ -38,7 +38,8 @@ pub(crate) enum Failure {
     #[error("{what} is {given}; want {want}")]
     Choice { what: &'static str, given: i64, want: String },
     #[error(
-        "a stride of {stride} bytes, for numbers of {size}: want as many at least, or 0 where no gaps are between them"
+        "a stride of {stride} bytes, for numbers of {size}: want as many at least, or 0 where no \
+         gaps are between them"
     )]
     Stride { stride: usize, size: usize },
     #[error(transparent)]
@@ -46,7 +47,8 @@ pub(crate) enum Failure {
     #[error("there is no {kind} {}; there are {known:?}", shown(.name))]
     Name { kind: &'static str, name: String, known: Vec<String> },
     #[error(
-        "{count} numbers: {MAX_PARTICLES} are the limit, and all of them, gaps too, must fit into memory"
+        "{count} numbers: {MAX_PARTICLES} are the limit, and all of them, gaps too, must fit into \
+         memory"
     )]
     TooMany { count: usize },
     #[error("room for {room} results of {name}; the kernel was run for {count} i")]
@@ -56,7 +58,8 @@ pub(crate) enum Failure {
     #[error(transparent)]
     Data(#[from] DataError),
     #[error(
-        "{kind} variable {name} was not sent: sprat_grape_send_{kind}_f32 or _f64 before sprat_grape_run"
+        "{kind} variable {name} was not sent: sprat_grape_send_{kind}_f32 or _f64 before \
+         sprat_grape_run"
     )]
     NotSent { kind: &'static str, name: String },
     #[error("there are no results: sprat_grape_run has not been called, or failed")]
@@ -70,7 +73,8 @@ pub(crate) enum Failure {
     )]
     Broken,
     #[error(
-        "another thread was in a call with this calculator when its process forked, and is not in this one; make \
+        "another thread was in a call with this calculator when its process forked, and is not in \
+         this one; make \
          another by sprat_grape_init"
     )]
     Forked,

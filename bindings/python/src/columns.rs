@@ -32,7 +32,9 @@ impl<'py> Numbers<'py> {
         };
         if given.hasattr("mask")? {
             return Err(wrong(
-                "a masked array, of which a kernel would take what is masked too: fill or compress it".into(),
+                "a masked array, of which a kernel would take what is masked too: fill or \
+                 compress it"
+                    .into(),
             ));
         }
         if array.ndim() != 1 {
@@ -198,7 +200,8 @@ fn of_table<'py>(
             "{kind}: got {shape}: rows are particles, and columns the variables {names:?}; pass x.T"
         ))),
         _ => Err(PyValueError::new_err(format!(
-            "{kind}: got {shape}: want (N, {count}), a row for each particle and a column for each of {names:?}"
+            "{kind}: got {shape}: want (N, {count}), a row for each particle and a column for \
+             each of {names:?}"
         ))),
     }
 }

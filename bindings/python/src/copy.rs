@@ -33,7 +33,8 @@ impl Progress {
         let length = self.length.map_or_else(|| "None".to_owned(), |length| length.to_string());
         let Self { done, received, rtt, retries, wrong, .. } = self;
         format!(
-            "Progress(done={done}, received={received}, length={length}, rtt={rtt}, retries={retries}, wrong={wrong})"
+            "Progress(done={done}, received={received}, length={length}, rtt={rtt}, \
+             retries={retries}, wrong={wrong})"
         )
     }
 }

@@ -151,7 +151,10 @@ impl Output {
 #[derive(Clone, Debug, Error, Eq, PartialEq)]
 pub enum DataError {
     /// The number of variables is wrong.
-    #[error("{given} {kind} variables were given, the kernel has {}: {}", names.len(), names.join(", "))]
+    #[error(
+        "{given} {kind} variables were given, the kernel has {}: {}",
+        names.len(), names.join(", ")
+    )]
     Count {
         /// `i`, `j` or `constant`.
         kind: &'static str,

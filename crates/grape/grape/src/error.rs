@@ -31,7 +31,10 @@ pub enum Error {
         error: std::io::Error,
     },
     /// A file has no array that kernels can use.
-    #[error("{}: {why}; numpy.save writes what is wanted: float32 or float64, one or two dimensions", path.display())]
+    #[error(
+        "{}: {why}; numpy.save writes what is wanted: float32 or float64, one or two dimensions",
+        path.display()
+    )]
     Array {
         /// Its path.
         path: PathBuf,

@@ -115,7 +115,8 @@ pub fn used_by_all(before: &Counters, now: &Counters) -> Result<u64, Cause> {
 fn restarted(folder: &str, old: &Zone, new: &Zone) -> Cause {
     let (from, to) = (old.energy_uj, new.energy_uj);
     Cause::Restarted(format!(
-        "{folder} ({}) began again: from {from} uJ to {to} uJ would be more than {MAX_ZONE_WATTS} W",
+        "{folder} ({}) began again: from {from} uJ to {to} uJ would be more than \
+         {MAX_ZONE_WATTS} W",
         new.name
     ))
 }

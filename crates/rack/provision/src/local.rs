@@ -368,7 +368,8 @@ impl Local {
         let script = "hostname \"$1\" && mount -t tmpfs tmpfs /run && mkdir /run/sshd && mount \
                       --bind \"$2/srv\" \"$3\" && \
                       mount --bind \"$2/opt\" \"$4\" && \
-                      mount --bind \"$2/hosts\" /etc/hosts && exec \"$5\" -D -e -f \"$2/sshd.conf\"";
+                      mount --bind \"$2/hosts\" /etc/hosts && \
+                      exec \"$5\" -D -e -f \"$2/sshd.conf\"";
         let log = folder.join("sshd.log");
         let open = || {
             File::options()

@@ -99,7 +99,8 @@ fn logback(file: &str) -> String {
          <fileNamePattern>{file}.%i</fileNamePattern><minIndex>1</minIndex><maxIndex>9</maxIndex>\n\
          \x20   </rollingPolicy>\n\
          \x20   <triggeringPolicy \
-         class=\"ch.qos.logback.core.rolling.SizeBasedTriggeringPolicy\"><maxFileSize>20MB</maxFileSize></triggeringPolicy>\n\
+         class=\"ch.qos.logback.core.rolling.SizeBasedTriggeringPolicy\">\
+         <maxFileSize>20MB</maxFileSize></triggeringPolicy>\n\
          \x20   <encoder><pattern>%-5level [%thread] %date{{ISO8601}} %F:%L - \
          %msg%n</pattern></encoder>\n\
          \x20 </appender>\n\

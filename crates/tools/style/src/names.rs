@@ -1,5 +1,5 @@
-//! Keeps the names of public types apart: a reader who knows a type should not meet its name in many
-//! crates with other meanings.
+//! Keeps the names of public types apart: a reader who knows a type should not meet its name in
+//! many crates with other meanings.
 
 use crate::Finding;
 use crate::source::Source;

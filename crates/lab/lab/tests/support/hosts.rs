@@ -60,7 +60,8 @@ impl Host {
         let task = move || {
             // A child thread is in the namespace of its parent.
             std::thread::spawn(move || {
-                let _ = sender.send(catch_unwind(AssertUnwindSafe(inside))); // the receiver may be gone
+                // The receiver may be gone.
+                let _ = sender.send(catch_unwind(AssertUnwindSafe(inside)));
             });
         };
         self.tasks.as_ref().expect("alive").send(Box::new(task)).expect("it takes tasks");

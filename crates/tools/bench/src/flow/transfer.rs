@@ -312,7 +312,8 @@ fn nginx(at: SocketAddr, files: &Path, notes: &Path) -> Result<Vec<String>> {
          root;\n\
          events {{ worker_connections 512; }}\n\
          http \
-         {{ access_log off; sendfile on; tcp_nopush on; client_body_temp_path {notes}/body; proxy_temp_path {notes}/proxy;\n\
+         {{ access_log off; sendfile on; tcp_nopush on; client_body_temp_path {notes}/body; \
+         proxy_temp_path {notes}/proxy;\n\
          fastcgi_temp_path {notes}/fastcgi; uwsgi_temp_path {notes}/uwsgi; scgi_temp_path \
          {notes}/scgi;\n\
          server {{ listen {at}; root {files}; }} }}\n"

@@ -29,7 +29,8 @@ const LATTE: &str = "SPRAT_LATTE";
 const WORK: &str = r#"use latte::*;
 const KEYS = 100000;
 pub async fn schema(db) {
-    db.execute("CREATE KEYSPACE IF NOT EXISTS peer WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}").await?;
+    db.execute("CREATE KEYSPACE IF NOT EXISTS peer WITH replication = {'class': 'SimpleStrategy', \
+                'replication_factor': 1}").await?;
     db.execute("CREATE TABLE IF NOT EXISTS peer.kv (key bigint PRIMARY KEY, value blob)").await?;
 }
 pub async fn prepare(db) {

@@ -147,8 +147,8 @@ mod tests {
 
     #[test]
     fn given_arguments_and_defaults() {
-        let all = "net_memif7,role=server,id=3,socket=/tmp/s,socket-abstract=no,rsize=10,bsize=2048,secret=x,\
-                   mac=02:00:00:00:00:09,zero-copy=no";
+        let all = "net_memif7,role=server,id=3,socket=/tmp/s,socket-abstract=no,rsize=10,\
+                   bsize=2048,secret=x,mac=02:00:00:00:00:09,zero-copy=no";
         let arguments = Arguments::parse(all).expect("right");
         let mut secret = [0; SECRET];
         secret[0] = b'x';
