@@ -62,15 +62,15 @@ proptest! {
 
     #[test]
     fn answers_survive_any_split(outcomes in outcomes()) {
-               let stream = |encode: fn(Outcome) -> Vec<u8>| -> Vec<u8> {
-                   outcomes.iter().flat_map(|&outcome| encode(outcome)).collect()
-               };
-               check(&Resp, &stream(resp), &outcomes);
-               check(&Meta, &stream(meta), &outcomes);
+        let stream = |encode: fn(Outcome) -> Vec<u8>| -> Vec<u8> {
+            outcomes.iter().flat_map(|&outcome| encode(outcome)).collect()
+        };
+        check(&Resp, &stream(resp), &outcomes);
+        check(&Meta, &stream(meta), &outcomes);
     }
 
     #[test]
-       fn nonsense_never_panics(
+    fn nonsense_never_panics(
            input in prop::collection::vec(
                prop_oneof![any::<u8>(), Just(b'$'), Just(b'9'), Just(b'\r'), Just(b'\n')],
                0..64,
@@ -78,9 +78,9 @@ proptest! {
        ) {
         for decoded in [Resp.decode(&input, &PENDING), Meta.decode(&input, &PENDING)] {
             match decoded {
-                               Ok(Decoded::Reply { consumed, .. }) => {
-                                   prop_assert!((1..=input.len()).contains(&consumed));
-                               },
+                Ok(Decoded::Reply { consumed, .. }) => {
+                    prop_assert!((1..=input.len()).contains(&consumed));
+                }
                 Ok(Decoded::Need(bytes)) => prop_assert!(bytes > input.len()),
                 Err(_) => {}
             }

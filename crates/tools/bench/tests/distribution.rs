@@ -69,8 +69,8 @@ proptest! {
         prop_assert_eq!(find(&all), vec![]);
     }
 
-       /// With a body, a thin heavy tail and two steps, `find` returns both steps with their
-       /// positions and sizes, and no other.
+    /// With a body, a thin heavy tail and two steps, `find` returns both steps with their
+    /// positions and sizes, and no other.
     #[test]
     fn steps_are_found_where_they_are(
         median in 500.0..20_000.0_f64,
@@ -102,25 +102,25 @@ proptest! {
         prop_assert_eq!(found.len(), 2, "{:?} of {:?}", found, steps);
         for ((cliff, (at, _)), made) in found.iter().zip(steps).zip(made) {
             prop_assert!(near(cliff.at_ns as f64, at, 0.05), "{:?} at {}", cliff, at);
-                       let count = cliff.count as f64;
-                       prop_assert!(near(count, f64::from(made), 0.15), "{:?} of {}", cliff, made);
-                       prop_assert!(near(cliff.share, count / f64::from(SAMPLES), 1e-9));
+            let count = cliff.count as f64;
+            prop_assert!(near(count, f64::from(made), 0.15), "{:?} of {}", cliff, made);
+            prop_assert!(near(cliff.share, count / f64::from(SAMPLES), 1e-9));
             prop_assert!(cliff.from_ns <= cliff.at_ns && cliff.at_ns <= cliff.to_ns);
         }
     }
 
-       /// A handful of operations is no step.
+    /// A handful of operations is no step.
     #[test]
     fn a_few_operations_are_none(at in 20_000_u64..20_000_000, count in 1_u64..15, seed: u64) {
         let (mut all, mut random) = (Latencies::new(), Chance::new(seed));
-               let shape = Smooth::LogNormal(0.1);
-               (0..SAMPLES).for_each(|_| all.record(whole(shape.draw(1_000.0, &mut random))));
-               (0..count).for_each(|_| all.record(at));
+        let shape = Smooth::LogNormal(0.1);
+        (0..SAMPLES).for_each(|_| all.record(whole(shape.draw(1_000.0, &mut random))));
+        (0..count).for_each(|_| all.record(at));
         prop_assert_eq!(find(&all), vec![]);
     }
 
     #[test]
-       fn the_curves_are_those_of_the_samples(
+    fn the_curves_are_those_of_the_samples(
            mut samples in prop::collection::vec(1_u64..5_000_000, 1..400),
            at_ns in 1_u64..5_000_000,
        ) {
@@ -128,13 +128,13 @@ proptest! {
         samples.iter().for_each(|&ns| all.record(ns));
         samples.sort_unstable();
         // Three digits: what is within 1/1000 may count on either side.
-               let share = |ns: f64| {
-                   let longer = samples.iter().filter(|&&one| one as f64 > ns).count();
-                   longer as f64 / samples.len() as f64
-               };
+        let share = |ns: f64| {
+            let longer = samples.iter().filter(|&&one| one as f64 > ns).count();
+            longer as f64 / samples.len() as f64
+        };
         let beyond = all.beyond(at_ns);
-               prop_assert!(beyond <= share(at_ns as f64 * 0.998) + 1e-9);
-               prop_assert!(beyond >= share(at_ns as f64 * 1.002) - 1e-9);
+        prop_assert!(beyond <= share(at_ns as f64 * 0.998) + 1e-9);
+        prop_assert!(beyond >= share(at_ns as f64 * 1.002) - 1e-9);
         prop_assert!(all.beyond(0) == 1.0 && all.beyond(u64::MAX) == 0.0);
         let counts = all.counts();
         prop_assert!(counts.is_sorted_by_key(|one| one.0));
@@ -152,8 +152,7 @@ proptest! {
     #[test]
     fn every_cause_has_evidence(evidence in evidence()) {
         let cause = evidence.cause();
-        let most =
-            |end: EndObservation| end.held_ns as f64 >= evidence.excess_ns as f64 / 2.0;
+        let most = |end: EndObservation| end.held_ns as f64 >= evidence.excess_ns as f64 / 2.0;
         let server = evidence.server.unwrap_or_default();
         match cause {
             Cause::Retransmission => {
@@ -163,41 +162,41 @@ proptest! {
             Cause::Preemption(PathEnd::Client) => {
                 prop_assert!(most(evidence.client) && evidence.client.preempted > 0);
                 prop_assert!(evidence.client.missing_ns >= evidence.client.held_ns / 2);
-            },
-                       Cause::Preemption(PathEnd::Server) => {
-                           prop_assert!(most(server) && server.preempted > 0);
-                           prop_assert!(server.missing_ns >= server.held_ns / 2);
-                       },
-                       Cause::Steal(PathEnd::Client) => {
-                           prop_assert!(evidence.client.missing_ns >= evidence.client.held_ns / 2);
-                       },
+            }
+            Cause::Preemption(PathEnd::Server) => {
+                prop_assert!(most(server) && server.preempted > 0);
+                prop_assert!(server.missing_ns >= server.held_ns / 2);
+            }
+            Cause::Steal(PathEnd::Client) => {
+                prop_assert!(evidence.client.missing_ns >= evidence.client.held_ns / 2);
+            }
             Cause::Steal(PathEnd::Server) => prop_assert!(server.missing_ns >= server.held_ns / 2),
             Cause::Cleaner => prop_assert!(most(server) && evidence.cleaned_bytes > 0),
             Cause::Fault(_) => prop_assert!(evidence.client.faults + server.faults > 0),
-                       Cause::Interrupt(PathEnd::Client) => {
-                           prop_assert!(evidence.client.interrupts.is_some_and(|count| count > 0));
-                       },
-                       Cause::Interrupt(PathEnd::Server) => {
-                           prop_assert!(server.interrupts.is_some_and(|count| count > 0));
-                       },
-                       Cause::Unknown(_) | Cause::LongIteration => {
-                           prop_assert!(most(evidence.client) || most(server));
-                       },
+            Cause::Interrupt(PathEnd::Client) => {
+                prop_assert!(evidence.client.interrupts.is_some_and(|count| count > 0));
+            }
+            Cause::Interrupt(PathEnd::Server) => {
+                prop_assert!(server.interrupts.is_some_and(|count| count > 0));
+            }
+            Cause::Unknown(_) | Cause::LongIteration => {
+                prop_assert!(most(evidence.client) || most(server));
+            }
             Cause::NeitherEnd => prop_assert!(!most(evidence.client) && !most(server)),
         }
-               // Each exclusion excludes what the one before it does, and nothing caused by the
-               // store or the network.
-               let excluded = Exclusion::ALL.map(|exclusion| exclusion.excludes(cause));
-               prop_assert!(excluded.is_sorted() && !excluded[0]);
-               if excluded[2] {
+        // Each exclusion excludes what the one before it does, and nothing caused by the
+        // store or the network.
+        let excluded = Exclusion::ALL.map(|exclusion| exclusion.excludes(cause));
+        prop_assert!(excluded.is_sorted() && !excluded[0]);
+        if excluded[2] {
             prop_assert!(matches!(cause.verdict(), Verdict::Machine | Verdict::Kernel));
         }
     }
 
     #[test]
-       fn a_verdict_is_of_the_most(
-           causes in prop::collection::vec(evidence().prop_map(|one| one.cause()), 0..60),
-           beyond in 0.0..0.1_f64,
+    fn a_verdict_is_of_the_most(
+        causes in prop::collection::vec(evidence().prop_map(|one| one.cause()), 0..60),
+        beyond in 0.0..0.1_f64,
            alone in 0.0..0.1_f64,
        ) {
         let mut tally = Tally::default();
@@ -206,13 +205,13 @@ proptest! {
         let (verdict, share) = judge(&tally, beyond, alone);
         prop_assert!((0.0..=1.0 + 1e-9).contains(&share));
         let of = |verdict| causes.iter().filter(|cause| cause.verdict() == verdict).count();
-               let all = [
-                   Verdict::Machine,
-                   Verdict::Kernel,
-                   Verdict::Network,
-                   Verdict::Store,
-                   Verdict::Unexplained,
-               ];
+        let all = [
+            Verdict::Machine,
+            Verdict::Kernel,
+            Verdict::Network,
+            Verdict::Store,
+            Verdict::Unexplained,
+        ];
         let most = all.into_iter().map(of).max().unwrap_or(0);
         let by_meter = alone >= beyond / 2.0 && beyond > 0.0;
         prop_assert!(of(verdict) == most || (by_meter && verdict == Verdict::Machine));
