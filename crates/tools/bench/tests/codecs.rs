@@ -71,11 +71,11 @@ proptest! {
 
     #[test]
     fn nonsense_never_panics(
-           input in prop::collection::vec(
-               prop_oneof![any::<u8>(), Just(b'$'), Just(b'9'), Just(b'\r'), Just(b'\n')],
-               0..64,
-           ),
-       ) {
+        input in prop::collection::vec(
+            prop_oneof![any::<u8>(), Just(b'$'), Just(b'9'), Just(b'\r'), Just(b'\n')],
+            0..64,
+        ),
+    ) {
         for decoded in [Resp.decode(&input, &PENDING), Meta.decode(&input, &PENDING)] {
             match decoded {
                 Ok(Decoded::Reply { consumed, .. }) => {

@@ -56,11 +56,11 @@ fn near(a: f64, b: f64, by: f64) -> bool {
 }
 
 proptest! {
-       #![proptest_config(ProptestConfig {
-           cases: 48,
-           failure_persistence: None,
-           ..ProptestConfig::default()
-       })]
+    #![proptest_config(ProptestConfig {
+        cases: 48,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn a_smooth_tail_has_no_cliff(shape in smooth(), median in 300.0..60_000.0_f64, seed: u64) {
@@ -121,9 +121,9 @@ proptest! {
 
     #[test]
     fn the_curves_are_those_of_the_samples(
-           mut samples in prop::collection::vec(1_u64..5_000_000, 1..400),
-           at_ns in 1_u64..5_000_000,
-       ) {
+        mut samples in prop::collection::vec(1_u64..5_000_000, 1..400),
+        at_ns in 1_u64..5_000_000,
+    ) {
         let mut all = Latencies::new();
         samples.iter().for_each(|&ns| all.record(ns));
         samples.sort_unstable();
@@ -197,8 +197,8 @@ proptest! {
     fn a_verdict_is_of_the_most(
         causes in prop::collection::vec(evidence().prop_map(|one| one.cause()), 0..60),
         beyond in 0.0..0.1_f64,
-           alone in 0.0..0.1_f64,
-       ) {
+        alone in 0.0..0.1_f64,
+    ) {
         let mut tally = Tally::default();
         causes.iter().for_each(|&cause| tally.add(cause));
         prop_assert_eq!(tally.count(), causes.len() as u64);
