@@ -102,19 +102,20 @@ use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-/// Reports that bytes of a segment have become durable.
+/// Reports that bytes of a segment are written as durably as the log's level asks: on the disk, or
+/// with the kernel.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Progress {
     /// The segment.
     pub segment: u64,
-    /// Bytes that its chunks take of its frame so far.
+    /// Offset in the segment up to which its bytes are written.
     pub up_to: u32,
+    /// Bytes that its chunks take of its frame so far.
+    pub framed: u32,
     /// The incarnation of its chunks, by which they differ from those of an earlier use of the
     /// frame.
-    pub framed: u32,
-    /// Whether it is sealed, durably.
     pub incarnation: u32,
-    /// Whether it is sealed, durably.
+    /// Whether its end is written too.
     pub sealed: bool,
 }
 
