@@ -41,7 +41,8 @@ pub struct Counters {
     pub receive_errors: u64,
     /// System calls to send; with the hub in memory, one a frame.
     pub sends: u64,
-    /// Runs of frames sent in one call, which the kernel or device cut into frames.
+    /// Successful calls that sent several frames at once, which the kernel or the device separated
+    /// (UDP segmentation offload).
     pub segmented: u64,
     /// Connections opened to peers.
     pub connected: u64,

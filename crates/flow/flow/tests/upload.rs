@@ -237,7 +237,8 @@ fn a_server_that_only_gives_takes_nothing() {
 /// What stands between both ends, and does something to what passes upwards.
 struct Pipe {
     address: String,
-    /// Bytes that may still pass before the connection is cut; negative: no end.
+    /// Bytes that all connections together may still pass upwards before the current one is cut.
+    /// Negative: no limit. Unused while `each` is not negative.
     left: Arc<AtomicI64>,
     /// Bytes that pass of each connection before it is cut; negative: no end.
     each: Arc<AtomicI64>,

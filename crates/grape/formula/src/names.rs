@@ -55,7 +55,8 @@ impl<'t> Names<'t> {
         Ok(())
     }
 
-    /// Looks up a name whose value is used.
+    /// Returns the kind of a name that an expression reads, and marks the name as used. A result is
+    /// an error, since expressions cannot read one.
     pub(crate) fn used(&mut self, name: &str) -> Result<NameKind, Problem> {
         let Some(entry) = self.known.get_mut(name) else { return Err(self.unknown(name)) };
         entry.used = true;

@@ -8,7 +8,7 @@ use sprat_wire::once::{
 use sprat_wire::op::Status;
 use sprat_wire::value::ValueType;
 
-/// An operation that is being executed, and the part of its answer beside the object's version.
+/// An operation that is being executed: its id, and its answer apart from the object's version.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Operation<'a> {
     /// The operation's id.

@@ -6,8 +6,8 @@
 
 use crate::log::{Log, Ref, hash_at};
 
-/// Most chains that one call visits, some 20 us, so that a small table in a large log does not
-/// delay other requests.
+/// Limit on the chains of the hash table that one call visits. That many take about 20 us, so a
+/// small table in a large log does not delay other requests.
 pub const SCAN_CHAINS: usize = 128;
 
 impl Log {

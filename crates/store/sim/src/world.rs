@@ -514,7 +514,8 @@ impl World {
     }
 }
 
-/// A table's record, as a coordinator would give it, in one piece at the only server.
+/// Returns the record, as a coordinator would give it, of a table with one tablet, on server 1 at
+/// `locator`.
 fn record(id: u32, locator: String) -> TableRecord {
     let tablets = vec![TabletRecord { first: 0, server: 1, locator }];
     TableRecord { id, name: format!("table {id}"), seed: server::HASH_SEED, tablets }

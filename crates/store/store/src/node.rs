@@ -87,7 +87,7 @@ pub trait Caller {
     /// [`ConnectError`].
     fn connect(&mut self, peer: SocketAddr) -> Result<SessionId, ConnectError>;
 
-    /// See [`Endpoint::call`].
+    /// Begins a call: see [`Endpoint::call`].
     ///
     /// # Errors
     /// [`CallError`]; no call was begun then.

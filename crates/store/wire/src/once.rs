@@ -131,7 +131,7 @@ impl OperationId {
         key
     }
 
-    /// The client, from the key of a completion.
+    /// Returns the client's id, the first 8 bytes of a completion's key.
     ///
     /// # Panics
     /// When the key is too short.

@@ -76,7 +76,8 @@ impl Host {
         serde_json::from_slice(&body).unwrap()
     }
 
-    /// Returns the next report of this type, and skips others.
+    /// Reads reports until one has the type `kind`, and returns it. Panics if `failed`, `refused`
+    /// or `done` comes first.
     #[track_caller]
     fn until(&mut self, kind: &str) -> Value {
         loop {

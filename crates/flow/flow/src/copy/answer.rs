@@ -44,7 +44,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// Returns the form in which a server sends the file's bytes.
+    /// Returns `Verified` for a server that sends each group with its value, otherwise `Plain`.
     #[must_use]
     pub fn of_bytes(verified: bool) -> Self {
         if verified { Self::Verified } else { Self::Plain }

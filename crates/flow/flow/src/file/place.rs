@@ -41,7 +41,7 @@ pub enum DestinationError {
     Other {
         /// The destination.
         path: PathBuf,
-        /// What it is, with its article.
+        /// What is at the path, as a noun with its article, such as `a folder`.
         kind: &'static str,
     },
     /// The operating system refused.

@@ -14,7 +14,7 @@ use sprat_host::lock;
 use std::fmt::Write as _;
 use std::sync::Mutex;
 
-/// Longest body of a response, in bytes; a longer one is an error.
+/// Limit on the body of a response, in bytes; a longer one is an error.
 pub const MAX_ANSWER: usize = 4 << 20;
 
 /// Most idle connections that are kept.

@@ -277,7 +277,8 @@ struct Files {
 }
 
 impl Files {
-    /// Writes blocks. After an error, `blocks` has those that were not written, or not completely.
+    /// Writes blocks. After an error, `blocks` has all blocks of the write that failed, of which
+    /// some may be in the file, and those after it.
     fn write(&mut self, blocks: &mut &[u8]) -> Result<(), CaptureError> {
         while !blocks.is_empty() {
             if self.current.is_none() {

@@ -201,10 +201,11 @@ impl BoxConfig {
         }
     }
 
-    /// Makes packet memory, opens the ports, and starts the box.
+    /// Allocates the packet memory, opens the ports and starts the box.
     ///
     /// # Errors
-    /// The kernel refuses.
+    /// The ports cannot be joined in this way, there is too little free memory, a port cannot be
+    /// opened, or the kernel refuses a call.
     pub fn start(self) -> Result<Engine, EngineError> {
         let Self { name, ports, forwarding, memory, tolerance } = self;
         // Packets arrive as soon as ports are open, and making memory takes seconds.

@@ -30,7 +30,8 @@ pub struct LabPlan {
     pub plan: HostsPlan,
     /// Its boxes.
     pub boxes: Vec<BoxPlan>,
-    /// The lateness that is tolerated in the boxes.
+    /// The share of a line's segments that may leave late, and the delay from which one counts as
+    /// late.
     pub tolerance: Tolerance,
 }
 

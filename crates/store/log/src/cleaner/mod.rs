@@ -149,7 +149,8 @@ impl Log {
         self.memory.seglets.free() < self.low_water || self.disk_is_short()
     }
 
-    /// Cleans on behalf of a write of `len` bytes, in proportion to them.
+    /// Cleans on behalf of a write of `len` bytes: one slice, and one more for each
+    /// [`BYTES_PER_SLICE`] bytes, up to [`SLICES_PER_WRITE`]. Stops when there is nothing to clean.
     pub(crate) fn clean_for_write(&mut self, len: usize) {
         for _ in 0..(1 + len / BYTES_PER_SLICE).min(SLICES_PER_WRITE) {
             if !self.slice(false) {

@@ -459,8 +459,9 @@ impl Recovery {
         first.range.is_all() || ours.any(|tablet| tablet.range.contains(position()))
     }
 
-    /// The part of a completion that counts here. If its object is of another tablet, or from
-    /// before the tablet was with the master, that is only that the operation was begun.
+    /// Returns what this recovery keeps of a completion: nothing if `segment` counts for no tablet
+    /// of its table that is recovered here; the completion if it has no position, or one in such a
+    /// tablet; otherwise [`Completion::BEGUN`], which says only that the operation was begun.
     fn wanted<'a>(&self, entry: &Entry<'a>, segment: u64) -> Option<Completion<'a>> {
         let completion = Completion::of(entry)?;
         let mut ours = self.ours(entry.table & !COMPLETIONS, segment).peekable();

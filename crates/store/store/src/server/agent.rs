@@ -79,8 +79,9 @@ impl Link {
         self
     }
 
-    /// Connects to the coordinator. `identity` is the data directory's, `locator` is where others
-    /// reach the node, and its log has so many copies, on servers outside `rack` where possible.
+    /// Connects a node to the coordinator. `known` is the identity from its data directory, if
+    /// there is one; others reach the node at `locator`. Its log has `copies` replicas on other
+    /// servers, outside `rack` where possible.
     pub(super) fn connect(
         coordinator: &Locators,
         known: Option<Identity>,

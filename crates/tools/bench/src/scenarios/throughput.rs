@@ -66,9 +66,9 @@ pub fn throughput(lab: &Lab, systems: &[&dyn System], mix: Mix) -> Result<Result
     measure(lab, &title, loaded)
 }
 
-/// Measures latencies of 100 B objects in memory under an open load: `rate` operations per second,
-/// with the arrivals of many independent users. The depth of `mix` only limits the operations in
-/// flight.
+/// Measures the latencies of reads and writes of 100 B objects in memory, in an open loop:
+/// operations arrive as a Poisson process at `rate` a second. The depth of `mix` only limits how
+/// many are in flight.
 ///
 /// # Errors
 /// When a system cannot be started or fails.

@@ -23,8 +23,8 @@ pub struct Measured {
     pub connections: usize,
     /// The load.
     pub plan: LoadPlan,
-    /// Latencies from the intended start, of operations that started after the warm-up. Includes
-    /// errors and misses.
+    /// Latencies, from the intended start, of the operations whose intended start was after the
+    /// warm-up. Operations that missed, failed or never completed are included.
     pub latencies: Latencies,
     /// The 100 ms periods, in order.
     pub periods: Vec<Period>,
@@ -68,7 +68,8 @@ impl Measured {
         if self.seconds > 0.0 { self.ended as f64 / self.seconds } else { 0.0 }
     }
 
-    /// Bytes of values transferred per second.
+    /// Completed operations per second times the length of a value. Misses and errors count as if
+    /// each had transferred one.
     #[must_use]
     pub fn bytes_per_second(&self) -> f64 {
         self.ops_per_second() * self.plan.workload.value_bytes as f64

@@ -23,11 +23,11 @@ const LONG_NAP: Duration = Duration::from_millis(100);
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum State {
     Awake,
-    /// The bell is armed; the queue was not polled since.
+    /// The device was asked to wake the node; the queue was not polled after that.
     Armed,
-    /// The queue was polled since, and was empty.
+    /// The poll after that found no frame: the node may sleep.
     Polled,
-    /// The node has waited for the bell.
+    /// The node has waited for the device to wake it.
     Asleep,
 }
 

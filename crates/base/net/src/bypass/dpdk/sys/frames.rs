@@ -110,7 +110,7 @@ impl Pool {
         self.buffers.room
     }
 
-    /// The number of frames.
+    /// The number of frames in the pool, free and in use.
     pub(in crate::bypass) fn frames(&self) -> usize {
         self.buffers.frames
     }
