@@ -19,64 +19,66 @@ use std::process::ExitCode;
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  sprat rack cost                                       the published example: mini servers beside x86
+  sprat rack cost                            the published example: mini servers and x86 servers
   sprat rack cost --kwh 0.25 --pue 1.6 --years 4 --carbon 350
   sprat rack cost --option mini:72:2:1900 --option x86:1350:4:9000 --instances 96
   sprat rack cost rack.toml --measured power.json --html cost.html
 
-A server is told as NAME:WATTS:INSTANCES or NAME:WATTS:INSTANCES:PRICE, or in the plan:
+The plan can hold the inputs too:
   [power.cost]
   currency = \"EUR\"
   kwh = 0.25                  # price of a kWh
-  pue = 1.3                   # what the building takes for each watt of servers
+  pue = 1.3                   # W of the whole building for each W of servers
   years = 5
-  carbon = 350                # g of CO2 for each kWh; not counted unless told
+  carbon = 350                # g of CO2 for each kWh; without it, CO2 is not reported
   instances = 12
   options = [{ name = \"mini\", power = \"72W\", instances = 2, price = 1900 }]
 
-A plan's own servers, at `server.power`, come first unless options are told. All that goes into the sums is printed.
-What is not told is not counted: prices of 0, repairs, room, people, the network.")]
+Without options of its own, a plan's servers come first, at `server.power`. The output lists all
+inputs. It leaves out prices of 0, repairs, space, staff and the network.")]
 pub(crate) struct RackCostArgs {
-    /// A file, or a rack that comes with the program.
+    /// Rack description: a file, or a built-in rack (see `sprat rack examples`).
     rack: Option<String>,
 
-    /// A server to hold beside others, in place of the plan's. Once for each.
+    /// Compare this server instead of the plan's: NAME:WATTS:INSTANCES or
+    /// NAME:WATTS:INSTANCES:PRICE, such as mini:72:2:1900. Repeatable.
     #[arg(long = "option", value_name = "SERVER")]
     options: Vec<String>,
 
-    /// What `sprat rack power --json` told: the plan's servers at the power that was measured.
+    /// Output of `sprat rack power --json`: adds the measured servers to the comparison.
     #[arg(long, value_name = "FILE")]
     measured: Option<PathBuf>,
 
-    /// With --measured: what one of these servers costs to buy.
+    /// Purchase price of one of the measured servers.
     #[arg(long, value_name = "PRICE", requires = "measured", default_value_t = 0.0)]
     price: f64,
 
-    /// Instances that there are to be.
+    /// Number of instances to run [default: those of the plan, or 12].
     #[arg(long, value_name = "COUNT")]
     instances: Option<u32>,
 
-    /// Price of a kilowatt hour.
+    /// Price of a kWh [default: as in the plan, or 0.15].
     #[arg(long, value_name = "PRICE")]
     kwh: Option<f64>,
 
-    /// What the building takes for each watt that servers take.
+    /// Power usage effectiveness: W of the whole building for each W of servers, 1 to 10
+    /// [default: as in the plan, or 1.4].
     #[arg(long, value_name = "RATIO")]
     pue: Option<f64>,
 
-    /// For how long servers are used, years.
+    /// Years of use [default: as in the plan, or 5].
     #[arg(long, value_name = "YEARS")]
     years: Option<f64>,
 
-    /// Grams of CO2 for each kilowatt hour.
+    /// Grams of CO2 for each kWh [default: as in the plan, or not reported].
     #[arg(long, value_name = "GRAMS")]
     carbon: Option<f64>,
 
-    /// What prices are in.
+    /// Currency of all prices, such as EUR [default: as in the plan, or USD].
     #[arg(long, value_name = "NAME")]
     currency: Option<String>,
 
-    /// Draw it into this file.
+    /// Write an HTML report with charts to this file.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 

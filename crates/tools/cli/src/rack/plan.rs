@@ -17,24 +17,28 @@ use std::time::Duration;
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  sprat rack examples                           what there is to begin with
-  sprat rack examples cassandra-6 > rack.toml   one to change
+  sprat rack examples                           list the built-in racks
+  sprat rack examples cassandra-6 > rack.toml   start from one of them
   sprat rack plan rack.toml
-  sprat rack plan rack.toml --write plan/       cables, addresses, tokens, a picture
-  sprat rack plan mms-16                        a published rack: what of its figures follows
+  sprat rack plan rack.toml --write plan/       write cables, addresses, tokens and a picture
+  sprat rack plan mms-16                        check the claims of a published rack
   sprat rack plan rack.toml --json | jq .network.diameter
 
---write makes these files in a folder: plan.json, all of what is told; plan.svg, racks and links;
-cables.csv, what leads from where to where; hosts.csv, names and addresses of servers and instances;
-tokens.csv, which instance of Cassandra has which tokens.
+--write creates these files:
+  plan.json    the plan, as --json prints it
+  plan.svg     a picture of racks and links
+  cables.csv   both ends of each cable
+  hosts.csv    names and addresses of servers and instances
+  tokens.csv   the instance of each token of Cassandra's ring
 
-A plan that cannot be is an error that names what to change: too few ports, too few addresses,
-replicas that a server takes with it. Claims that do not follow are told, and are no error.")]
+A plan that cannot be built is an error that names what to change: too few ports or addresses,
+or replicas that fail with one server. Claims that do not follow from the plan are only
+reported.")]
 pub(crate) struct RackPlanArgs {
-    /// A file, or a rack that comes with the program.
+    /// Rack description: a file, or a built-in rack (see `sprat rack examples`).
     rack: String,
 
-    /// Write lists and a picture into this folder.
+    /// Write the plan, lists and a picture to this folder.
     #[arg(long, value_name = "FOLDER")]
     write: Option<PathBuf>,
 
@@ -45,48 +49,48 @@ pub(crate) struct RackPlanArgs {
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  sprat rack simulate mms-cube                          one at a time: an empty network
+  sprat rack simulate mms-cube                         one request at a time, an idle network
   sprat rack simulate mms-cube --pattern load --load 60%
   sprat rack simulate mms-5 --pattern incast --answer 20kB
   sprat rack simulate rack.toml --answer 1MB --service 3us --json
   sprat rack simulate mms-5 --forwarding store-and-forward
 
-Latency is from a request's first bit to its answer's last, by how many links between chassis are between the
-servers. What servers take for sending and receiving is not in it. What does not fit into a switch's
-buffer is lost, and is not sent again.")]
+Latency is the time from the first bit of a request to the last bit of its answer. It is
+reported by the number of links between the two chassis, without the servers' time to send and
+receive. Switches drop frames that exceed their buffers, and nothing is retransmitted.")]
 pub(crate) struct RackSimulateArgs {
-    /// A file, or a rack that comes with the program.
+    /// Rack description: a file, or a built-in rack (see `sprat rack examples`).
     rack: String,
 
-    /// Who asks whom, and when.
+    /// Traffic pattern: which servers send requests, and when.
     #[arg(long, value_enum, default_value_t = PatternArg::One)]
     pattern: PatternArg,
 
-    /// With `--pattern load`: what part of a server's ports answers take.
+    /// Share of the servers' port rate that answers use, with --pattern load; 0.01% to 200%.
     #[arg(long, value_name = "SHARE", default_value = "50%", value_parser = sprat_units::ratio)]
     load: f64,
 
-    /// How many requests.
+    /// Number of requests.
     #[arg(long, value_name = "COUNT", default_value_t = 100_000)]
     requests: usize,
 
-    /// Size of a request.
+    /// Size of a request, such as 50B.
     #[arg(long, value_name = "SIZE", default_value = "50B", value_parser = sprat_units::size)]
     request: u64,
 
-    /// Size of an answer.
+    /// Size of an answer, such as 100B or 20kB.
     #[arg(long, value_name = "SIZE", default_value = "100B", value_parser = sprat_units::size)]
     answer: u64,
 
-    /// What a server takes for a request.
+    /// Time that a server needs to process a request, such as 3us.
     #[arg(long, value_name = "TIME", default_value = "0us", value_parser = sprat_units::duration)]
     service: Duration,
 
-    /// How switches pass frames on, whatever the file says.
+    /// How switches forward frames, instead of as the description says.
     #[arg(long, value_enum)]
     forwarding: Option<ForwardingArg>,
 
-    /// Where chance begins: the same number is the same run.
+    /// Seed of the random numbers; the same seed repeats the same run.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
 
@@ -97,31 +101,31 @@ pub(crate) struct RackSimulateArgs {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum PatternArg {
-    /// One request at a time, between servers by chance.
+    /// One request at a time, between two random servers.
     One,
-    /// All servers ask others, at random times.
+    /// All servers send requests to others, at random times.
     Load,
-    /// All servers answer one at once.
+    /// All servers answer the same server at once.
     Incast,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum ForwardingArg {
-    /// A frame leaves when its head is in.
+    /// Forward a frame as soon as its header has arrived.
     CutThrough,
-    /// A frame leaves when all of it is in.
+    /// Forward a frame after all of it has arrived.
     StoreAndForward,
 }
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   sprat rack examples
-  sprat rack examples cassandra-6 > rack.toml   one to change")]
+  sprat rack examples cassandra-6 > rack.toml   start a description from a built-in rack")]
 pub(crate) struct RackExamplesArgs {
-    /// Print this one.
+    /// Print the description of this rack; without a name, list all racks.
     name: Option<String>,
 
-    /// Print JSON.
+    /// Print JSON, one object a line.
     #[arg(long)]
     json: bool,
 }

@@ -25,63 +25,78 @@ use std::time::{Duration, Instant};
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  sprat rack power rack.toml --duration 60s             by the sensors that the plan names
-  sprat rack power rack.toml --operations 1200000       and joules for a million of operations
-  sprat rack power rack.toml --load load.json           the same, of a `sprat rack load --json`
+  sprat rack power rack.toml --duration 60s             read the sensors that the plan names
+  sprat rack power rack.toml --operations 1200000       add joules per million operations
+  sprat rack power rack.toml --load load.json           with the operations of `sprat rack load`
   sprat rack power rack.toml --every 5s --duration 8h --html power.html
-  sprat rack power --here                               this machine's own sensors
+  sprat rack power --here                               read this machine's own sensors
 
-Sensors are told in the plan, in order; those of the first one's kind count, others are told beside them:
-  [[power.sensors]]            of each server; {name}, {address}, {chassis}, {slot} and {user} are put in
-  kind = \"redfish\"             rapl, hwmon, ipmi, redfish, shelly, tasmota, command
+List sensors in the plan, most trusted first. Those of the first one's kind are summed; others
+are shown beside them. docs/power.md describes all kinds.
+  [[power.sensors]]            # of each server: {name}, {address}, {chassis}, {slot}, {user}
+  kind = \"redfish\"             # rapl, hwmon, ipmi, redfish, shelly, tasmota or command
   url = \"https://bmc-{name}\"
-  login = \"/etc/sprat/bmc\"     a file with USER:PASSWORD, for nobody else to read
-docs/power.md has all of them. [[power.chassis]] is the same for what a chassis takes as a whole.
+  login = \"/etc/sprat/bmc\"     # a file with USER:PASSWORD, readable only by its owner
+[[power.chassis]] lists the sensors of a whole chassis in the same way.
 
-Exit code 3: no sensor told anything; 6: some did not, or not all of the time.")]
+Exit codes:
+  3  no sensor could be read
+  6  some sensors could not be read, or not all of the time")]
 pub(crate) struct RackPowerArgs {
-    /// A file, or a rack that comes with the program.
+    /// Rack description: a file, or a built-in rack (see `sprat rack examples`).
     #[arg(required_unless_present = "here", conflicts_with = "here")]
     rack: Option<String>,
 
-    /// This machine's own sensors: RAPL, hwmon, and its controller over IPMI.
-    #[arg(long)]
+    /// Read this machine's sensors: RAPL, hwmon, and its management controller over IPMI.
+    #[arg(long, help_heading = "This machine")]
     here: bool,
 
-    /// With --here: of the board's sensors those that count. Once for each.
-    #[arg(long = "channel", value_name = "NAME", requires = "here")]
+    /// Count only this sensor of the board. Repeatable.
+    #[arg(long = "channel", value_name = "NAME", requires = "here", help_heading = "This machine")]
     channels: Vec<String>,
 
-    /// With --here: how many instances share this machine.
-    #[arg(long, value_name = "COUNT", requires = "here", default_value_t = 0)]
+    /// Number of instances that share this machine.
+    #[arg(
+        long,
+        value_name = "COUNT",
+        requires = "here",
+        default_value_t = 0,
+        help_heading = "This machine"
+    )]
     instances: usize,
 
-    /// With --here: where sysfs is.
-    #[arg(long, value_name = "FOLDER", requires = "here", default_value = "/sys")]
+    /// Folder where sysfs is mounted.
+    #[arg(
+        long,
+        value_name = "FOLDER",
+        requires = "here",
+        default_value = "/sys",
+        help_heading = "This machine"
+    )]
     sysfs: PathBuf,
 
-    /// Time from reading to reading, 50 ms at least.
+    /// Interval between readings, 50ms or more.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = sprat_units::duration)]
     every: Duration,
 
-    /// How long in all, such as 90s, 10m or 1h.
+    /// Length of the measurement, such as 90s, 10m or 1h; Ctrl-C ends it early.
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = sprat_units::duration)]
     duration: Duration,
 
-    /// How many operations were done meanwhile.
+    /// Number of operations during the measurement, for joules per operation.
     #[arg(long, value_name = "COUNT")]
     operations: Option<u64>,
 
-    /// What `sprat rack load --json` told of a load meanwhile.
+    /// Output of a `sprat rack load --json` that ran meanwhile, for joules per operation.
     #[arg(long, value_name = "FILE", conflicts_with = "operations")]
     load: Option<PathBuf>,
 
-    /// Draw power over time into this file.
-    #[arg(long, value_name = "FILE")]
+    /// Write an HTML report with a chart of power over time to this file.
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
     html: Option<PathBuf>,
 
-    /// Print JSON, all readings with it.
-    #[arg(long)]
+    /// Print JSON, with all readings.
+    #[arg(long, help_heading = "Output")]
     json: bool,
 }
 
