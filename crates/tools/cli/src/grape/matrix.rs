@@ -21,14 +21,17 @@ use std::time::Instant;
   sprat grape lu --size 256 --chips 4 --clock 400MHz
   sprat grape dgemm --size 4096 --on cpu
 
-What comes of it is held against a plain computation, of large matrices some rows; exit code 10 where they differ.
-On this processor a library computes (faer), three times: the middle time is told.")]
+The result is checked against a plain computation; of large matrices, some rows are checked.
+With --on cpu, the library faer computes three times, and the median time is reported.
+
+Exit codes:
+  10  the result differs from that of the plain computation")]
 pub(crate) struct GrapeMatrixArgs {
-    /// Rows and columns of the matrices, whose numbers are drawn by chance.
+    /// Rows and columns of the random matrices.
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = side)]
     size: usize,
 
-    /// Where chance begins.
+    /// Seed of the random numbers; the same seed repeats the same matrices.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
 
@@ -39,7 +42,8 @@ pub(crate) struct GrapeMatrixArgs {
     #[command(flatten)]
     shape: ShapeArgs,
 
-    /// With cpu: how many threads, 16 for each processor at most; default one for each.
+    /// Number of threads, with --on cpu [default: one for each processor]; at most 16 for each
+    /// processor.
     #[arg(long, value_name = "COUNT")]
     threads: Option<NonZeroUsize>,
 

@@ -24,11 +24,11 @@ pub(crate) struct GrapeAsmArgs {
 
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct ShapeArgs {
-    /// Chips of the board: 1 to 4; default 1.
+    /// Number of chips of the simulated board, 1 to 4 [default: 1].
     #[arg(long, value_name = "COUNT")]
     pub(super) chips: Option<usize>,
 
-    /// Their clock: 500MHz in the design (default), 400MHz as the board was used.
+    /// Clock of the chips [default: 500MHz, as designed]; the boards in use ran at 400MHz.
     #[arg(long, value_name = "FREQUENCY", value_parser = frequency)]
     pub(super) clock: Option<f64>,
 }
@@ -38,10 +38,10 @@ pub(crate) struct ShapeArgs {
   sprat grape sim gravity --i i.npy --j j.npy
   sprat grape sim gravity --i i.npy --j j.npy --chips 4 --clock 400MHz --out forces.npy
   sprat grape sim gravity --i i.npy --j j.npy --trace 0 --limit 100
-  sprat grape asm gravity > mine.asm                  one to change
-  sprat grape sim mine.asm --i i.npy --j j.npy
+  sprat grape asm gravity > mine.asm              print the instructions to a file, to edit them
+  sprat grape sim mine.asm --i i.npy --j j.npy    run the edited file
 
-A KERNEL may be a file of what asm prints, as it is or changed; its types are those that it says.")]
+KERNEL may also be a file that `sprat grape asm` printed; it names the type of each variable.")]
 pub(crate) struct GrapeSimArgs {
     #[command(flatten)]
     kernel: KernelArgs,
@@ -52,11 +52,11 @@ pub(crate) struct GrapeSimArgs {
     #[command(flatten)]
     shape: ShapeArgs,
 
-    /// Print what the element that has this i computes, instruction by instruction.
+    /// Print the instructions of the processing element that has this i, with their results.
     #[arg(long, value_name = "I")]
     trace: Option<usize>,
 
-    /// How many instructions of it.
+    /// Number of instructions that --trace prints.
     #[arg(long, value_name = "COUNT", default_value_t = 64, requires = "trace")]
     limit: usize,
 
