@@ -103,13 +103,13 @@ fn a_rack_is_changed_one_by_one_and_its_faults_have_names() {
     rack.ok(&["up"]);
     assert_eq!([rack.pid("c0-n1"), rack.pid("c0-n2")], before, "who runs goes on");
     let told = rack.ok(&["rolling", "config", "--check"]);
-    assert!(told.contains("2 of 2 would begin anew"), "{told}");
+    assert!(told.contains("2 of 2 would be restarted"), "{told}");
     let told = rack.ok(&["rolling", "config", "--limit", "c0-n2"]);
-    assert!(told.contains("c0-n2-i1 began anew\n1 of 1 began anew"), "{told}");
+    assert!(told.contains("c0-n2-i1 restarted\n1 of 1 restarted"), "{told}");
     assert!(rack.pid("c0-n1") == before[0] && rack.pid("c0-n2") != before[1]);
     let told = rack.ok(&["rolling", "config"]);
     assert!(
-        told.contains("c0-n1-i1 began anew\nc0-n2-i1 is as it should be\n1 of 2 began anew"),
+        told.contains("c0-n1-i1 restarted\nc0-n2-i1 is up to date\n1 of 2 restarted"),
         "{told}"
     );
     assert_eq!(statuses(&rack).0, Some(0));

@@ -63,7 +63,7 @@ pub(crate) fn add(args: &RackAddArgs) -> Result<ExitCode> {
     if args.json {
         print_json(&json!({ "check": args.check, "joined": joined, "cleaned": cleaned }))?;
     } else if joined.is_empty() && cleaned.is_empty() {
-        print_line("all that the description has are on the ring, or have left it")?;
+        print_line("nothing to add: every instance is on the ring, or was removed from it")?;
     } else if args.check {
         joined.iter().try_for_each(|one| print_line(&joined_line(one, "would join")))?;
     } else {

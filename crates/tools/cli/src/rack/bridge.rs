@@ -129,7 +129,7 @@ pub(crate) fn bridge(args: &RackBridgeArgs) -> Result<ExitCode> {
     } else {
         let at = running.address();
         eprintln!(
-            "bridge: table {}, at home in {home}; clients of Redis at {at}; Ctrl-C ends it",
+            "bridge: table {}, stored in Cassandra's {home}; Redis clients at {at}; Ctrl-C ends it",
             args.table
         );
     }
@@ -139,14 +139,14 @@ pub(crate) fn bridge(args: &RackBridgeArgs) -> Result<ExitCode> {
     }
     let last = running.figures();
     if last.dirty > 0 && !args.json {
-        eprintln!("bridge: carrying {} keys home, for {:?} at most", last.dirty, args.drain);
+        eprintln!("bridge: writing {} keys to Cassandra, for up to {:?}", last.dirty, args.drain);
     }
     let left = running.close(args.drain);
     let _ = report(args, &Figures { dirty: left, ..last });
     if left > 0 {
         eprintln!(
-            "bridge: {left} keys are not at home yet; the store has them, and the next bridge \
-             carries them"
+            "bridge: {left} keys are not in Cassandra yet; the store has them, and the next bridge \
+             writes them"
         );
         return Ok(ExitCode::from(BEHIND));
     }
@@ -186,12 +186,12 @@ fn report(args: &RackBridgeArgs, of: &Figures) -> Result<()> {
         return print_json(&serde_json::to_value(of)?);
     }
     eprintln!(
-        "bridge: {} hits, {} misses, {} writes; {} at home, {} to go, the oldest for {:.1} s; {} \
-         left memory",
+        "bridge: {} hits, {} misses, {} writes; {} in Cassandra, {} waiting, the oldest for {:.1} \
+         s; {} evicted",
         of.hits, of.misses, of.writes, of.applied, of.dirty, of.lag, of.evicted
     );
     if let Some(trouble) = &of.trouble {
-        eprintln!("bridge: lately: {trouble}");
+        eprintln!("bridge: last error: {trouble}");
     }
     Ok(())
 }

@@ -296,7 +296,7 @@ fn times(report: &Report) -> Table {
     let times = [
         ("response", &report.response),
         ("service", &report.service),
-        ("the load's own lateness", &report.lateness),
+        ("delay of the load itself", &report.lateness),
     ];
     for (name, of) in times {
         let cells =
@@ -311,7 +311,7 @@ fn text(report: &Report, verified: Option<&Verified>) -> Vec<String> {
     let mut lines = Vec::new();
     let rate = report.asked as f64 / report.seconds.max(1e-9);
     lines.push(format!(
-        "asked for {} operations in {:.0} s, {rate:.0} a second",
+        "asked {} operations in {:.0} s, {rate:.0} a second",
         report.asked, report.seconds
     ));
     lines.push(format!(
@@ -330,7 +330,7 @@ fn text(report: &Report, verified: Option<&Verified>) -> Vec<String> {
     });
     if let Some(verified) = verified {
         lines.push(format!(
-            "{} keys read again: {} have lost an acknowledged write",
+            "read {} keys back: {} lost an acknowledged write",
             verified.checked, verified.lost_keys
         ));
         for lost in &verified.lost {

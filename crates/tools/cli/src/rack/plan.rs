@@ -216,8 +216,8 @@ fn text(plan: &Plan) -> Vec<String> {
     line("servers", format!("{}, {} cores", capacity.servers, capacity.cores));
     line("memory", capacity.memory.to_string());
     line("disks", capacity.disks.to_string());
-    let some = |value: Option<String>| value.unwrap_or_else(|| "not told".to_owned());
-    line("power, at most", some(capacity.power.map(|power| power.to_string())));
+    let some = |value: Option<String>| value.unwrap_or_else(|| "not given".to_owned());
+    line("maximum power", some(capacity.power.map(|power| power.to_string())));
     line("weight", some(capacity.weight.map(|weight| weight.to_string())));
     line("", String::new());
     let cables = if network.cables > 0 {
@@ -229,48 +229,48 @@ fn text(plan: &Plan) -> Vec<String> {
     line("hops", format!("{} at most, {} on average", network.diameter, digits(network.mean_hops)));
     if let Some(ratio) = network.oversubscription {
         line(
-            "a chassis's servers",
-            format!("can send {} times what its cables to others carry", digits(ratio)),
+            "oversubscription",
+            format!("a chassis's servers can send {} times what its cables carry", digits(ratio)),
         );
     }
     if let Some(rate) = network.bisection {
-        line("between halves", format!("{rate} each way, in the smallest cut found"));
+        line("bisection", format!("{rate} each way, in the smallest cut found"));
     }
     line("all to all", format!("{} a server", network.all_to_all));
     line(
         "all to one",
         format!(
-            "{} each; {} flows in the fullest cable",
+            "{} a server; {} flows share the fullest cable",
             network.incast,
             digits(network.incast_flows)
         ),
     );
     let failure = |worst: &Option<Told>| match worst {
-        None if network.cables == 0 => "there is no other".to_owned(),
-        None => "not examined: there are too many".to_owned(),
+        None if network.cables == 0 => "not applicable: the only chassis".to_owned(),
+        None => "not examined: too many switches".to_owned(),
         Some(worst) => format!(
-            "the worst, {}: {} chassis cut off, {} hops at most, the fullest cable carries {} \
-             times as much",
+            "the worst, {}: cuts off {} chassis, {} hops at most, {} times the load on the \
+             fullest cable",
             worst.what,
             worst.cut_off,
             worst.diameter,
             digits(worst.load)
         ),
     };
-    line("two lose their cables", failure(&network.link_failure));
-    line("a switch fails", failure(&network.switch_failure));
+    line("link failure", failure(&network.link_failure));
+    line("switch failure", failure(&network.switch_failure));
     let circle = match (&network.deadlock, network.examined) {
-        (None, false) => "not examined: there are too many".to_owned(),
-        (None, true) => "no frames wait for each other in a circle".to_owned(),
-        (Some(one), _) => format!(
-            "frames may wait for each other in a circle, {one} among them: do not pause, drop"
-        ),
+        (None, false) => "not examined: too many switches".to_owned(),
+        (None, true) => "impossible: no cycle of links that wait for each other".to_owned(),
+        (Some(one), _) => {
+            format!("possible, with {one} in a cycle: let switches drop frames, not pause")
+        }
     };
-    line("if it is lossless", circle);
+    line("lossless deadlock", circle);
     lines.extend(cassandra(plan));
     if !plan.summary.claims.is_empty() {
         lines.push(String::new());
-        let mut table = Table::new(&["claimed", "of it", "there is", ""]);
+        let mut table = Table::new(&["claim", "claimed", "planned", "verdict"]);
         for claim in &plan.summary.claims {
             table.row(vec![
                 claim.key.clone(),
@@ -301,34 +301,38 @@ fn cassandra(plan: &Plan) -> Vec<String> {
             format!("{} instances with {} tokens, {each}", found.instances, spec.tokens),
         ),
         line(
-            "room for rows",
-            format!("{}, with {} replicas and disks {fill} full", found.usable, spec.replication),
-        ),
-        line(
-            "the fullest instance",
-            format!("{} times the mean; the emptiest {}", digits(most), digits(least)),
-        ),
-        line(
-            "a server fails",
-            format!("{} of rows without QUORUM", percent(found.lost_with_server)),
-        ),
-        line(
-            "two servers fail",
+            "usable capacity",
             format!(
-                "{} of rows at worst; {} of all pairs take some",
+                "{} of rows, with {} replicas and disks {fill} full",
+                found.usable, spec.replication
+            ),
+        ),
+        line(
+            "balance",
+            format!(
+                "the fullest instance has {} times the mean, the emptiest {}",
+                digits(most),
+                digits(least)
+            ),
+        ),
+        line("server failure", format!("{} of rows lose QUORUM", percent(found.lost_with_server))),
+        line(
+            "two server failures",
+            format!(
+                "at most {} of rows lose QUORUM; {} of all pairs affect some rows",
                 percent(found.lost_with_pair),
                 percent(found.pairs)
             ),
         ),
         line(
-            "a chassis fails",
-            format!("{} of rows without QUORUM at worst", percent(found.lost_with_chassis)),
+            "chassis failure",
+            format!("at most {} of rows lose QUORUM", percent(found.lost_with_chassis)),
         ),
     ]
 }
 
 fn latencies(report: &Report) -> Vec<String> {
-    let mut table = Table::new(&["links between", "requests", "min", "median", "p99", "max"]);
+    let mut table = Table::new(&["links", "requests", "min", "median", "p99", "max"]);
     for latency in &report.by_hops {
         let times =
             [latency.min, latency.p50, latency.p99, latency.max].map(|time| time.to_string());
@@ -341,15 +345,15 @@ fn latencies(report: &Report) -> Vec<String> {
     }
     let mut lines: Vec<String> = table.to_string().lines().map(str::to_owned).collect();
     lines.push(String::new());
-    lines.push(format!("lost              {} requests, in buffers that were full", report.lost));
-    lines.push(format!("most that waited  {} at a switch's port", report.backlog));
+    lines.push(format!("lost              {} requests, dropped at full buffers", report.lost));
+    lines.push(format!("longest queue     {} at a switch port", report.backlog));
     lines.push(format!(
-        "the fullest port  {}, {} % of the time",
+        "busiest port      {}, busy {} % of the time",
         report.fullest.0,
         digits(report.fullest.1 * 100.0)
     ));
     lines.push(format!(
-        "answers           {} in {} of virtual time",
+        "goodput           {} in {} of virtual time",
         report.goodput, report.elapsed
     ));
     lines
@@ -424,7 +428,7 @@ fn write(plan: &Plan, folder: &Path) -> Result<()> {
         Some(svg) => put("plan.svg", svg.as_bytes()),
         None => {
             eprintln!(
-                "sprat: no picture: {} switches cannot be told apart in one",
+                "sprat: skipped plan.svg: {} switches are too many for one picture",
                 plan.fabric.switches
             );
             Ok(())

@@ -117,7 +117,8 @@ pub(crate) fn power(args: &RackPowerArgs) -> Result<ExitCode> {
     if every < LEAST_EVERY || long > MAX_DURATION || long.is_zero() {
         let least = LEAST_EVERY.as_millis();
         bail!(
-            "--every {every:?} --duration {long:?}: want {least} ms at least, and a year at most"
+            "--every {every:?} --duration {long:?}: want readings {least} ms apart or more, for up \
+             to a year"
         );
     }
     if let Some(path) = &args.load {
@@ -136,7 +137,7 @@ pub(crate) fn power(args: &RackPowerArgs) -> Result<ExitCode> {
                 sensor.read().map_err(|error| why.push(error.to_string())).is_ok()
             });
             if here.sensors.is_empty() {
-                eprintln!("sprat: this machine tells nothing of its power");
+                eprintln!("sprat: this machine has no power sensor that can be read:");
                 why.iter().for_each(|why| eprintln!("  {why}"));
                 return Ok(ExitCode::from(NOT_FOUND));
             }
@@ -145,8 +146,8 @@ pub(crate) fn power(args: &RackPowerArgs) -> Result<ExitCode> {
     };
     if targets.iter().all(|target| target.sensors.is_empty()) {
         eprintln!(
-            "sprat: {name}: the plan names no sensor; [[power.sensors]] does, see `sprat rack \
-             power --help`"
+            "sprat: {name}: the plan has no sensors: add [[power.sensors]], see `sprat rack power \
+             --help`"
         );
         return Ok(ExitCode::from(NOT_FOUND));
     }
@@ -162,7 +163,9 @@ pub(crate) fn power(args: &RackPowerArgs) -> Result<ExitCode> {
     }
     let counted = load.is_some() || args.operations.is_some();
     if counted && per_million.is_none() && report.total.is_some() {
-        eprintln!("sprat: no joules for a million of operations: too little of the power was read");
+        eprintln!(
+            "sprat: cannot compute joules per million operations: too many readings are missing"
+        );
     }
     if args.json {
         print_json(&json!({ "report": report, "joules-per-million-operations": per_million }))?;
@@ -194,7 +197,7 @@ fn read_load(path: &Path) -> Result<(u64, f64)> {
         }
         if begun.elapsed() > LOAD_PATIENCE {
             bail!(
-                "--load {}: it is not what `sprat rack load --json` prints, or is not whole yet",
+                "--load {}: want the complete output of `sprat rack load --json`",
                 path.display()
             );
         }
@@ -252,15 +255,15 @@ fn run(args: &RackPowerArgs, sampling: Sampling) -> Result<Report> {
 /// Renders a table of all targets.
 fn table(report: &Report) -> Table {
     let mut table = Table::new(&[
-        "",
+        "target",
         "W",
         "W an instance",
         "peak W",
         "J",
-        "not read, s",
+        "unread, s",
         "readings",
         "failed",
-        "by",
+        "sensor",
     ]);
     let watts = |watts: Option<Watts>| watts.map_or("-".to_owned(), |watts| digits(watts.0));
     for target in &report.targets {
@@ -268,7 +271,7 @@ fn table(report: &Report) -> Table {
         let by = |counts: bool| target.sensors.iter().filter(move |sensor| sensor.counts == counts);
         let peak = by(true).map(|sensor| sensor.peak).sum::<Watts>();
         let rest = if target.shared {
-            ["-", "-", "-", "-", "-", "its part of the chassis"].map(str::to_owned)
+            ["-", "-", "-", "-", "-", "share of the chassis"].map(str::to_owned)
         } else {
             [
                 digits(peak.0),
@@ -282,7 +285,7 @@ fn table(report: &Report) -> Table {
         table.row(first.into_iter().chain(rest).collect());
         for sensor in by(false) {
             let cells = [
-                format!("  {} beside it", target.name),
+                format!("  {} (not summed)", target.name),
                 watts(sensor.watts),
                 "-".to_owned(),
                 digits(sensor.peak.0),
@@ -309,19 +312,17 @@ fn text(report: &Report, per_million: Option<f64>) -> Vec<String> {
         lines.push(format!("{} on average{each}; {energy}", total.watts));
         if total.measured < total.there_are {
             lines.push(format!(
-                "of {} only {} told their power: the rest is not in it",
+                "only {1} of {0} were measured; the sums leave out the others",
                 total.there_are, total.measured
             ));
         }
     }
     if let Some(total) = report.total.filter(|total| total.unread > 0.0) {
         let share = digits(total.unread * 100.0);
-        lines.push(format!(
-            "{share} % of the time of all of them was not read, and is not in the energy"
-        ));
+        lines.push(format!("{share} % of the time was not measured; the energy leaves it out"));
     }
     if let Some(joules) = per_million {
-        lines.push(format!("{} J for a million of operations", digits(joules)));
+        lines.push(format!("{} J per million operations", digits(joules)));
     }
     if report.stopped {
         lines.push("ended early".to_owned());

@@ -65,11 +65,11 @@ pub(crate) fn remove(args: &RackRemoveArgs) -> Result<ExitCode> {
     match (args.json, args.check) {
         (true, _) => print_json(&json!({ "check": args.check, "left": removed.left }))?,
         (false, _) if names.is_empty() => {
-            print_line(&format!("{} has left the ring already", args.name))?
+            print_line(&format!("{} has already left the ring", args.name))?
         }
         (false, true) => print_line(&format!("{names} would leave the ring"))?,
         (false, false) => {
-            print_line(&format!("{} left, {} stay", removed.left.len(), removed.stay))?
+            print_line(&format!("{} removed, {} remain", removed.left.len(), removed.stay))?
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -66,8 +66,8 @@ pub(crate) fn rolling(args: &RackRollingArgs) -> Result<ExitCode> {
         RollingArg::Upgrade => Rolling::Upgrade,
     };
     let (output, became) = match args.check {
-        true => (Output::Differences, "would begin anew"),
-        false => (Output::Instances, "began anew"),
+        true => (Output::Differences, "would be restarted"),
+        false => (Output::Instances, "restarted"),
     };
     let mut terminal = Terminal::stoppable(output)?;
     let jars = std::path::absolute(&args.jars)?;
@@ -84,6 +84,6 @@ pub(crate) fn rolling(args: &RackRollingArgs) -> Result<ExitCode> {
 
 /// Prints how far a stopped change got, and returns the exit code.
 pub(super) fn stopped(how_far: &str) -> ExitCode {
-    eprintln!("sprat: stopped{how_far}; run it again to go on");
+    eprintln!("sprat: stopped{how_far}; run the command again to continue");
     ExitCode::from(INCOMPLETE)
 }

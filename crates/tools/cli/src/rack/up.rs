@@ -174,7 +174,7 @@ fn end_on_signals(rack: &Deployment) -> Result<()> {
 fn state() -> Result<PathBuf> {
     let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/state"));
     let base = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).or_else(home);
-    Ok(base.context("no HOME: name a folder with --state")?.join("sprat/racks"))
+    Ok(base.context("HOME is not set: add --state FOLDER")?.join("sprat/racks"))
 }
 
 /// Returns the folder with the images of virtual machines, which all racks share.
@@ -182,7 +182,7 @@ fn images() -> Result<PathBuf> {
     let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
     let base = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or_else(home);
     Ok(base
-        .context("no HOME: set XDG_CACHE_HOME to a folder for the guests' image")?
+        .context("HOME is not set: set XDG_CACHE_HOME, the folder for the guests' image")?
         .join("sprat/guests"))
 }
 
@@ -205,10 +205,7 @@ pub(crate) fn up(args: &RackUpArgs) -> Result<ExitCode> {
         print_json(&serde_json::to_value(&recaps)?)?;
     } else {
         for recap in &recaps {
-            print_line(&format!(
-                "{:<12} {} right, of which {} changed",
-                recap.host, recap.ok, recap.changed
-            ))?;
+            print_line(&format!("{:<12} {} ok, {} changed", recap.host, recap.ok, recap.changed))?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -243,9 +240,9 @@ fn print_status(status: &Status) -> Result<()> {
         print_line(table.to_string().trim_end())?;
     }
     match &status.seen_by {
-        Some(by) => {
-            print_line(&format!("state as {by} sees it; who has just died is UN for some seconds"))?
-        }
+        Some(by) => print_line(&format!(
+            "state as seen by {by}; an instance that just died stays UN for some seconds"
+        ))?,
         None if status.instances.is_empty() => {}
         None => print_line("no instance runs")?,
     }
@@ -269,7 +266,7 @@ fn process(alive: &Alive) -> String {
     match alive {
         Alive::Running { pid } => pid.to_string(),
         Alive::Stopped => "not running".to_owned(),
-        Alive::Absent => "never brought".to_owned(),
+        Alive::Absent => "not set up".to_owned(),
         Alive::Unreachable { .. } => "unreachable".to_owned(),
     }
 }
@@ -281,7 +278,7 @@ pub(crate) fn replace(args: &RackReplaceArgs) -> Result<ExitCode> {
     let mut terminal = Terminal::new(Output::Nothing);
     sprat_ring::replace(&rack, &args.instance, &std::path::absolute(&args.jars)?, &mut terminal)?;
     terminal.finish();
-    print_line(&format!("{} has taken its place anew", args.instance))?;
+    print_line(&format!("{} replaced; it has its rows again", args.instance))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -123,7 +123,7 @@ pub(crate) fn tune(args: &RackTuneArgs) -> Result<ExitCode> {
     if args.undo {
         let undone = undo(&mut live, &mut journal).map_err(|error| live.explain(error))?;
         live.keep_across_boots(&journal)?;
-        print_line(&format!("{undone} settings are as they were"))?;
+        print_line(&format!("restored {undone} settings"))?;
         return Ok(ExitCode::SUCCESS);
     }
     let advised = advised(args, live.rack())?;
@@ -150,7 +150,7 @@ fn check(args: &RackTuneArgs, rack: &Deployment) -> Result<ExitCode> {
     if args.json {
         print_json(&json!({ "advised": advised }))?;
     } else if advised.is_empty() {
-        print_line("all is as advised")?;
+        print_line("all settings are as advised")?;
     } else {
         let mut last = None;
         for candidate in &advised {
@@ -171,7 +171,7 @@ fn advised(args: &RackTuneArgs, rack: &Deployment) -> Result<Vec<Candidate>> {
         .map(|name| {
             let known = || Class::ALL.map(Class::name).join(", ");
             Class::named(name.trim())
-                .with_context(|| format!("--only {name}: there are {}", known()))
+                .with_context(|| format!("--only {name}: no such class; want one of {}", known()))
         })
         .collect::<Result<Vec<_>>>()?;
     let mut facts = Vec::new();
