@@ -192,7 +192,7 @@ fn run_basic(args: &BasicArgs) -> Result<Vec<Basic>> {
     };
     let measured = measure(&mut targets, &settings, &mut |what| eprintln!("sprat: {what}"));
     drop(targets);
-    ours::drop_table(&args.connect.options()?).context("dropping the table that was measured")?;
+    ours::drop_table(&args.connect.options()?).context("cannot drop the table of the benchmark")?;
     measured
 }
 
@@ -211,7 +211,7 @@ fn no_cluster_hint(coordinator: &str) -> String {
         other => format!("sprat server -C {other} --with-coordinator"),
     };
     format!(
-        "no cluster answers at {coordinator}; start one with `{start}`, or name one that runs \
+        "no cluster answers at {coordinator}; start one with `{start}`, or name a running one \
          with -C"
     )
 }
@@ -238,7 +238,7 @@ pub(crate) fn ping(args: &PingArgs) -> Result<ExitCode> {
     let climber =
         Climber::connect(&options).with_context(|| no_cluster_hint(&args.connect.coordinator))?;
     let ladder = climb(climber, args.size as usize, args.seconds);
-    ours::drop_table(&options).context("dropping the table that was measured")?;
+    ours::drop_table(&options).context("cannot drop the table of the benchmark")?;
     let ladder = ladder?;
     print_line(&if args.json {
         serde_json::to_string(&ladder)?

@@ -170,14 +170,16 @@ fn measure(args: &DistributionArgs, out: &Path) -> Result<Distributions> {
             ..Options::default()
         }),
         None => {
-            let program = std::env::current_exe().context("finding this program's own file")?;
+            let program =
+                std::env::current_exe().context("cannot find the path of this program")?;
             Subject::Own(program, paths(&args.over)?)
         }
     };
     // The servers' data folders are made beside the results, and stay empty.
     let folder =
         out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
+    std::fs::create_dir_all(folder)
+        .with_context(|| format!("cannot create {}", folder.display()))?;
     let mut lab = Lab { rounds: args.rounds, ..Lab::new() };
     lab.setup.data = folder.canonicalize()?;
     let settings = distribution::Settings {
@@ -205,7 +207,7 @@ fn paths(requested: &[OverArg]) -> Result<Vec<Transport>> {
         // memif needs no DPDK: we have a driver of our own.
         if transport == Transport::Virtio && !cfg!(feature = "dpdk") {
             bail!(
-                "this sprat has no {}: build it with `--features dpdk` (docs/bypass.md)",
+                "this build of sprat has no {}: build it with `--features dpdk` (docs/bypass.md)",
                 transport.word()
             );
         }
@@ -235,10 +237,10 @@ fn write_comparison(all: &[Distributions], html: &Path) -> Result<()> {
     let drawn: Vec<&Distributions> = all.iter().collect();
     let mut report =
         Report::new("sprat bench distribution: hosts side by side", &Machine::describe());
-    report.note("The machine above only drew this. Those that were measured are named below.");
+    report.note("The machine above drew this report; the measured machines are named below.");
     report.table("Quantiles and cliffs", &render::compared(all));
-    report.figure("The share of operations that took longer", &picture::ccdf(&drawn));
-    report.figure("The share of operations that took as long at most", &picture::cdf(&drawn));
+    report.figure("Share of operations that took longer", &picture::ccdf(&drawn));
+    report.figure("Share of operations that took no longer", &picture::cdf(&drawn));
     for one in all {
         report.note(&format!("{}: {}", one.label, one.machine));
         one.report(&mut report);

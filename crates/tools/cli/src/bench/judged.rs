@@ -151,7 +151,7 @@ struct Special {
 
 impl Default for Special {
     fn default() -> Self {
-        let cables = Err("this benchmark lays no cables".to_owned());
+        let cables = Err("this benchmark uses no virtual cables".to_owned());
         Self { objects: OBJECTS, full: false, cables, count: Event::HARDWARE.to_vec() }
     }
 }
@@ -227,7 +227,7 @@ fn judge(
         && !chapters.iter().any(|(name, _)| name.contains(only.as_str()))
     {
         let names: Vec<&str> = chapters.iter().map(|(name, _)| *name).collect();
-        bail!("no chapter's name contains {only:?}; there are: {}", names.join(", "));
+        bail!("--only {only:?}: no such chapter; want part of one of: {}", names.join(", "));
     }
     let machine = Machine::describe();
     eprintln!("{machine}");
@@ -238,10 +238,10 @@ fn judge(
     // write to a disk.
     let data =
         out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    std::fs::create_dir_all(data).with_context(|| format!("making {}", data.display()))?;
+    std::fs::create_dir_all(data).with_context(|| format!("cannot create {}", data.display()))?;
     let lab = Lab::new();
     let settings = promises::Settings {
-        program: std::env::current_exe().context("finding this program's own file")?,
+        program: std::env::current_exe().context("cannot find the path of this program")?,
         lab: Lab {
             setup: Setup { data: data.canonicalize()?, ..lab.setup },
             rounds: args.rounds,
@@ -261,6 +261,6 @@ fn judge(
     report.write(&html)?;
     print_line(&goals::table(&findings.rows).to_string())?;
     print_line(&goals::verdict(&findings.rows))?;
-    print_line(&format!("rows in {}, report in {}", out.display(), html.display()))?;
+    print_line(&format!("results in {}, report in {}", out.display(), html.display()))?;
     Ok(ExitCode::SUCCESS)
 }
