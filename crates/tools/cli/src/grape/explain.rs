@@ -49,7 +49,7 @@ pub(crate) fn explain(args: &GrapeExplainArgs) -> Result<ExitCode> {
     print_line("")?;
     print_line(counts(&program).to_string().trim_end())?;
     if let Some(flops) = program.flops() {
-        print_line(&format!("a pair counts {flops} operations by convention"))?;
+        print_line(&format!("{flops} operations a pair, by convention"))?;
     }
     print_line("")?;
     vectors(&program, args.no_measure)?;

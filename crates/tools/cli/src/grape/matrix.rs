@@ -138,10 +138,10 @@ pub(crate) fn lu(args: &GrapeMatrixArgs) -> Result<ExitCode> {
 /// Returns the threads for `--on cpu`, and `None` for the simulated GRAPE-DR.
 fn threads(args: &GrapeMatrixArgs) -> Result<Option<Threads>> {
     match args.on {
-        MatrixArg::Grapedr if args.threads.is_some() => bail!("--threads is of --on cpu"),
+        MatrixArg::Grapedr if args.threads.is_some() => bail!("--threads needs --on cpu"),
         MatrixArg::Grapedr => Ok(None),
         MatrixArg::Cpu if args.shape.chips.is_some() || args.shape.clock.is_some() => {
-            bail!("--chips and --clock are of --on grapedr")
+            bail!("--chips and --clock need --on grapedr")
         }
         MatrixArg::Cpu => {
             Ok(Some(Threads::new(args.threads.unwrap_or(Options::default().threads))?))
@@ -182,9 +182,7 @@ fn report(
             value["gflops_whole"] = json!(whole);
             value["timing"] = json_of_timing(timing, shape);
             let (inside, whole) = (digits(inside), digits(whole));
-            let rates = format!(
-                "{inside} Gflop/s of the chips' own time, {whole} with all that goes in and out"
-            );
+            let rates = format!("{inside} Gflop/s on the chips, {whole} with all transfers");
             format!("{}\n{rates}", table(timing, shape).to_string().trim_end())
         }
         Took::Processor { seconds, threads } => {
@@ -203,12 +201,14 @@ fn report(
         } else {
             String::new()
         };
-        print_line(&format!("{what} to {error:.1e}, relative{of}; {TOLERANCE:.0e} is allowed"))?;
+        print_line(&format!(
+            "relative error of {what}: {error:.1e}{of}; allowed: {TOLERANCE:.0e}"
+        ))?;
     }
     if right {
         return Ok(ExitCode::SUCCESS);
     }
-    eprintln!("sprat: the answer is not that of a plain computation");
+    eprintln!("sprat: the result differs from that of a plain computation");
     Ok(ExitCode::from(CORRUPT))
 }
 

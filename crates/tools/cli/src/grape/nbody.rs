@@ -197,7 +197,7 @@ fn every(args: &GrapeNbodyArgs) -> Result<f64> {
     let every = args.every.unwrap_or(args.until / 10.0);
     if !(every > 0.0 && args.until / every <= MAX_REPORTS) {
         bail!(
-            "--every {every}: want a time above 0, of which no more than {MAX_REPORTS} are in \
+            "--every {every}: want a time above 0, with at most {MAX_REPORTS} reports up to \
              --until"
         );
     }
@@ -301,10 +301,7 @@ impl<'a> Session<'a> {
         if !args.json {
             let drift = self.drift(self.latest);
             let seconds = self.begun.elapsed().as_secs_f64();
-            print_line(&format!(
-                "energy has drifted by {drift:.1e} of itself in {} steps",
-                run.steps()
-            ))?;
+            print_line(&format!("relative energy drift: {drift:.1e} in {} steps", run.steps()))?;
             eprintln!(
                 "{seconds:.1} s, {:.0} steps/s",
                 run.steps() as f64 / seconds.max(f64::EPSILON)
@@ -322,7 +319,7 @@ impl<'a> Session<'a> {
         let written = if written.is_empty() {
             String::new()
         } else {
-            format!("; as it is then: {}", written.join(", "))
+            format!("; wrote {}", written.join(", "))
         };
         eprintln!("sprat: interrupted at time {} of {}{written}", run.time(), args.until);
         Ok(code)

@@ -148,7 +148,7 @@ pub(crate) enum TargetArg {
 
 fn constant(text: &str) -> Result<(String, f64), String> {
     let (name, value) = text.split_once('=').ok_or("want NAME=VALUE, such as eps2=1e-4")?;
-    let number = value.trim().parse().map_err(|_| format!("{value:?} is no number"))?;
+    let number = value.trim().parse().map_err(|_| format!("{value:?} is not a number"))?;
     Ok((name.trim().to_owned(), number))
 }
 
@@ -257,15 +257,15 @@ pub(super) fn program(args: &KernelArgs, of_files: Precision, ranks: &Ranks) -> 
     };
     if is_listing(&text) {
         bail!(
-            "{name} is a listing of the GRAPE-DR, as `sprat grape asm` prints it: `sprat grape \
-             sim` runs these"
+            "{name} is a listing of GRAPE-DR instructions, from `sprat grape asm`: run it with \
+             `sprat grape sim`"
         );
     }
     let precision = args.precision.map_or(of_files, precision);
     let kernel = sprat_formula::Kernel::parse(&text, precision).with_context(|| name.clone())?;
     for unused in kernel.unused.iter().filter(|_| ranks.is_first()) {
         eprintln!(
-            "sprat: {name}: line {}, column {}: nothing uses {}",
+            "sprat: {name}: line {}, column {}: {} is never used",
             unused.line, unused.column, unused.name
         );
     }
@@ -285,7 +285,7 @@ fn text(name: &str) -> Result<String> {
     }
     let long = std::fs::metadata(name).with_context(|| name.to_owned())?.len();
     if long > MAX_FILE {
-        bail!("{name}: {long} bytes are no kernel; it has {MAX_FILE} at most");
+        bail!("{name}: {long} bytes are too many for a kernel; the limit is {MAX_FILE} bytes");
     }
     std::fs::read_to_string(name).with_context(|| name.to_owned())
 }
@@ -326,7 +326,7 @@ pub(super) fn precision(of: PrecisionArg) -> Precision {
 
 pub(super) fn engine(args: &EngineArgs) -> Result<Engine> {
     if args.engine != EngineArg::Vector && (args.target.is_some() || args.threads.is_some()) {
-        bail!("--target and --threads are of --engine vector");
+        bail!("--target and --threads need --engine vector");
     }
     let best = Options::default();
     let target = match args.target {
@@ -392,7 +392,7 @@ impl Arrays {
             }
             if columns != fields.len() && rows == Some(fields.len()) {
                 let turned = format!(
-                    "rows are particles; it fits turned around, with columns {}: save x.T",
+                    "rows are particles; the transposed array fits, with columns {}: save x.T",
                     names()
                 );
                 bail!("{flag}: got an array of ({}, {columns}): {turned}", fields.len());

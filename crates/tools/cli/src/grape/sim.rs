@@ -69,7 +69,7 @@ fn frequency(text: &str) -> Result<f64, String> {
     let units = [("GHz", 1e9), ("MHz", 1e6), ("kHz", 1e3), ("Hz", 1.0)];
     let found = units.iter().find_map(|(name, unit)| Some((text.trim().strip_suffix(name)?, unit)));
     let number = found.and_then(|(number, unit)| Some(number.trim().parse::<f64>().ok()? * unit));
-    number.ok_or_else(|| format!("{text:?} is no frequency; write 500MHz, say"))
+    number.ok_or_else(|| format!("{text:?} is not a frequency; write 500MHz, say"))
 }
 
 pub(crate) fn asm(args: &GrapeAsmArgs) -> Result<ExitCode> {
@@ -87,7 +87,7 @@ fn kernel(args: &KernelArgs, of_files: Precision) -> Result<Kernel> {
     };
     if args.precision.is_some() {
         bail!(
-            "--precision is of kernels; {} is a listing, which says the type of each variable",
+            "omit --precision: {} is a listing, which names the type of each variable",
             args.kernel
         );
     }
@@ -128,7 +128,7 @@ pub(crate) fn sim(args: &GrapeSimArgs) -> Result<ExitCode> {
     print_line(table(&run.timing, shape).to_string().trim_end())?;
     if rate.is_finite() {
         print_line(&format!(
-            "{} interactions/s on the machine, with all that goes in and out",
+            "{} interactions/s on the GRAPE-DR, with all transfers",
             metric(rate)
         ))?;
     }
@@ -161,7 +161,7 @@ pub(super) fn table(timing: &Timing, shape: Shape) -> Table {
     row("loop", Some(timing.loop_cycles), None, took(timing.loop_cycles));
     row("store", Some(timing.store_cycles), None, took(timing.store_cycles));
     row("results, out", None, Some(timing.read_words), seconds.read);
-    row("whole", Some(timing.cycles()), None, seconds.whole);
+    row("total", Some(timing.cycles()), None, seconds.whole);
     table
 }
 
