@@ -79,8 +79,8 @@ impl<'a> Live<'a> {
     /// Adds to an error what the user can do about it.
     pub(super) fn explain(&self, error: TuneError) -> Error {
         self.finish();
-        let mend = "tuning stopped: run it again, which first undoes an unfinished change, or undo all \
-            with `sprat rack tune --undo`";
+        let mend = "tuning stopped: run it again, which first undoes an unfinished change, or \
+            undo all with `sprat rack tune --undo`";
         Error::new(error).context(mend)
     }
 
@@ -208,7 +208,8 @@ impl Subject for Live<'_> {
                     );
                     if !plain {
                         return Err(format!(
-                            "{host}: {path} = {value:?}: only letters, digits, spaces and -_, are allowed"
+                            "{host}: {path} = {value:?}: only letters, digits, spaces and -_, are \
+                             allowed"
                         ));
                     }
                     // Do not write what is set already: the file may be one that
