@@ -32,6 +32,9 @@ The client spins while it waits. The driver's ping is measured on kernel-bypass 
     /// Show where the time of a read and a write goes, for each transport.
     Breakdown(BreakdownArgs),
     /// Benchmark all transports, shared memory to TCP (needs a build with DPDK).
+    #[command(after_help = "Examples:
+  sprat bench bypass
+  sprat bench bypass --rounds 5 --html bypass.html")]
     Bypass(PromisesArgs),
     /// Benchmark file transfer over long fat pipes beside its peers (needs root).
     Flow(FlowBenchArgs),

@@ -34,8 +34,9 @@ The plan can hold the inputs too:
   instances = 12
   options = [{ name = \"mini\", power = \"72W\", instances = 2, price = 1900 }]
 
-Without options of its own, a plan's servers come first, at `server.power`. The output lists all
-inputs. It leaves out prices of 0, repairs, space, staff and the network.")]
+Without options of its own, a plan's servers come first, at `server.power`. The output lists
+all inputs. Costs do not include repairs, space, staff and the network, nor the purchase of
+servers without a price.")]
 pub(crate) struct RackCostArgs {
     /// Rack description: a file, or a built-in rack (see `sprat rack examples`).
     rack: Option<String>,

@@ -43,7 +43,7 @@ Exit codes:
   7   the cluster missed the rate in some second
   10  the cluster lost acknowledged writes (--verify)")]
 pub(crate) struct RackLoadArgs {
-    /// Operations a second: a number, or FROM..TO for a rate that rises in steps.
+    /// Operations a second, at most 1000000: a number, or FROM..TO for a rate that rises in steps.
     #[arg(long, value_name = "RATE", default_value = "1000")]
     rate: String,
 
