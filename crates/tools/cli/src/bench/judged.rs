@@ -12,7 +12,7 @@ use sprat_bench::system::Setup;
 use sprat_measure::goals;
 use sprat_measure::machine::Machine;
 use sprat_measure::report::{Report, write_json};
-use sprat_net::Event;
+use sprat_net::PerfEvent;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -126,7 +126,7 @@ pub(crate) struct BreakdownArgs {
     /// Events to count for each stage besides its time, separated by commas: instructions, cycles,
     /// cache-misses, page-faults, task-clock [default: instructions,cycles,cache-misses].
     #[arg(long, value_name = "EVENT", value_delimiter = ',')]
-    count: Vec<Event>,
+    count: Vec<PerfEvent>,
     #[command(flatten)]
     promises: PromisesArgs,
 }
@@ -146,13 +146,13 @@ struct Special {
     objects: u64,
     full: bool,
     cables: Result<Cables, String>,
-    count: Vec<Event>,
+    count: Vec<PerfEvent>,
 }
 
 impl Default for Special {
     fn default() -> Self {
         let cables = Err("this benchmark uses no virtual cables".to_owned());
-        Self { objects: OBJECTS, full: false, cables, count: Event::HARDWARE.to_vec() }
+        Self { objects: OBJECTS, full: false, cables, count: PerfEvent::HARDWARE.to_vec() }
     }
 }
 
@@ -233,8 +233,7 @@ fn judge(
     eprintln!("{machine}");
     let beside = |ending: &str| PathBuf::from(format!("target/bench/{name}.{ending}"));
     let (out, html) = (out.unwrap_or(beside("json")), html.unwrap_or(beside("html")));
-    // The data goes where the results go: a temporary folder may be a tmpfs, where a sync does
-    // not
+    // The data goes where the results go: a temporary folder may be a tmpfs, where a sync does not
     // write to a disk.
     let data =
         out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));

@@ -5,7 +5,7 @@ use crate::quantity;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
-use sprat_pace::doctor::{self, End, Finding, Goal, SETTINGS};
+use sprat_pace::doctor::{self, Finding, Goal, PathEnd, SETTINGS};
 use sprat_pace::window::Window;
 use sprat_units::figure;
 use std::path::Path;
@@ -62,8 +62,8 @@ pub(crate) fn net(args: &DoctorNetArgs) -> Result<ExitCode> {
         print_json(&json!({
             "rate": goal.rate,
             "rtt_us": u64::try_from(goal.rtt.as_micros()).unwrap_or(u64::MAX),
-            "under_way": goal.under_way(),
-                       "findings": values,
+            "under_way": goal.bandwidth_delay_product(),
+            "findings": values,
             "window": { "ours": window.is_none(), "why_not": window },
         }))?;
     } else if args.lines {
@@ -86,7 +86,7 @@ fn report(goal: &Goal, findings: &[Finding]) -> Result<()> {
     let path = format!("{}, {:?} there and back", rate(goal.rate), goal.rtt);
     print_line(&format!(
         "To fill a path of {path}, {} MB must be under way.",
-        goal.under_way().div_ceil(1_000_000)
+        goal.bandwidth_delay_product().div_ceil(1_000_000)
     ))?;
     if findings.is_empty() {
         return print_line("No setting of this system holds that back.");
@@ -97,14 +97,14 @@ fn report(goal: &Goal, findings: &[Finding]) -> Result<()> {
             _ => String::new(),
         };
         let end = match finding.end {
-            End::Sender => "who sends",
-            End::Receiver => "who receives",
-            End::Both => "both ends",
+            PathEnd::Sender => "who sends",
+            PathEnd::Receiver => "who receives",
+            PathEnd::Both => "both ends",
         };
-        print_line(&format!("\n{} = {}{limit}", finding.name, finding.is))?;
+        print_line(&format!("\n{} = {}{limit}", finding.name, finding.current))?;
         print_line(&format!("  for {end}: {}", finding.why))?;
     }
-    if findings.iter().any(|finding| finding.only_others) {
+    if findings.iter().any(|finding| finding.unprivileged_only) {
         print_line(
             "\nWith CAP_NET_ADMIN sprat takes the buffers it needs by itself; other programs do \
              not.",
@@ -117,7 +117,7 @@ fn report(goal: &Goal, findings: &[Finding]) -> Result<()> {
 fn lines(findings: &[Finding]) -> Result<()> {
     findings
         .iter()
-        .try_for_each(|finding| print_line(&format!("{} = {}", finding.name, finding.should)))
+        .try_for_each(|finding| print_line(&format!("{} = {}", finding.name, finding.recommended)))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "to be read by people")]
@@ -128,11 +128,11 @@ fn rate(bits: u64) -> String {
 fn json_of(finding: &Finding) -> Value {
     json!({
         "name": finding.name,
-        "is": finding.is,
-        "should": finding.should,
+        "is": finding.current,
+        "should": finding.recommended,
         "limit": finding.limit,
-        "end": match finding.end { End::Sender => "sender", End::Receiver => "receiver", End::Both => "both" },
+        "end": match finding.end { PathEnd::Sender => "sender", PathEnd::Receiver => "receiver", PathEnd::Both => "both" },
         "why": finding.why,
-        "only_others": finding.only_others,
+        "only_others": finding.unprivileged_only,
     })
 }

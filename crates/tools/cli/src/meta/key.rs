@@ -112,8 +112,8 @@ impl From<RoleArg> for Role {
 /// Who a process is to a cluster.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct IdentityArgs {
-    /// Identity by which others know this process, made by `sprat key issue`; then nobody is
-    /// spoken to without.
+    /// Identity by which others know this process, made by `sprat key issue`; then nobody is spoken
+    /// to without.
     #[arg(long, value_name = "FILE", env = "SPRAT_IDENTITY", global = true)]
     identity: Option<PathBuf>,
 }

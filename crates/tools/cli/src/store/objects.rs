@@ -138,8 +138,7 @@ pub(crate) fn get(args: &GetArgs) -> Result<ExitCode> {
         json_number(&mut line, object.number());
         print_json(&line.into())?;
     } else {
-        // Exactly the value's bytes, without a newline, so that they can be piped to a
-        // program.
+        // Exactly the value's bytes, without a newline, so that they can be piped to a program.
         print_bytes(&object.value)?;
     }
     Ok(ExitCode::SUCCESS)

@@ -9,8 +9,8 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use sprat_client::Mode;
 use sprat_host::lock;
-use sprat_net::{Event, Locator, Locators, Transport};
-use sprat_store::agent::Gone;
+use sprat_net::{Locator, Locators, PerfEvent, Transport};
+use sprat_store::agent::SessionEnd;
 use sprat_store::coordinator::etcd::EtcdPlace;
 use sprat_store::replication::MAX_COPIES;
 use sprat_store::server::{
@@ -37,8 +37,8 @@ pub(crate) struct ServerArgs {
     #[command(subcommand)]
     command: Option<ServerCommand>,
 
-    /// Locator of a coordinator that runs elsewhere, or of several with commas between; without
-    /// it, this server brings its own.
+    /// Locator of a coordinator that runs elsewhere, or of several with commas between; without it,
+    /// this server brings its own.
     #[arg(short = 'C', long, value_name = "LOCATOR", env = "SPRAT_COORDINATOR")]
     coordinator: Option<String>,
 
@@ -68,8 +68,8 @@ pub(crate) struct ServerArgs {
     #[arg(long, value_name = "DIR", default_value = "sprat-data")]
     data: PathBuf,
 
-    /// Disk space for the log, such as 40G or 1TB; default two and a half times the memory; with
-    /// -r about 3.5 times for each replica.
+    /// Disk space for the log, such as 40G or 1TB; default two and a half times the memory; with -r
+    /// about 3.5 times for each replica.
     #[arg(long, value_name = "SIZE", value_parser = sprat_units::size)]
     disk: Option<u64>,
 
@@ -77,8 +77,8 @@ pub(crate) struct ServerArgs {
     #[arg(long, value_enum, default_value_t = DurabilityArg::Sync)]
     durability: DurabilityArg,
 
-    /// Replicas of its log on other servers of the cluster, and then it keeps some for them; 0:
-    /// its log is on its own disk alone.
+    /// Replicas of its log on other servers of the cluster, and then it keeps some for them; 0: its
+    /// log is on its own disk alone.
     #[arg(
         short = 'r',
         long,
@@ -114,7 +114,7 @@ pub(crate) struct ServerArgs {
     /// Count an event instead: its counters then tell what requests do, on the average
     /// (request_events_milli).
     #[arg(long, value_name = "EVENT", conflicts_with = "timed")]
-    counted: Option<Event>,
+    counted: Option<PerfEvent>,
 
     #[command(flatten)]
     guard: GuardArgs,
@@ -199,8 +199,8 @@ pub(crate) fn server(args: &ServerArgs) -> Result<ExitCode> {
     shutdown.stop_on_signal()?;
     loop {
         match run(&options, &shutdown) {
-            // The server was suspended or cut off for longer than its lease: other servers have
-            // its tables, and it starts again without them.
+            // The server was suspended or cut off for longer than its lease: other servers have its
+            // tables, and it starts again without them.
             Err(ServerError::Gone(gone))
                 if can_restart(&gone, &options) && !shutdown.is_requested() =>
             {
@@ -218,12 +218,12 @@ pub(crate) fn server(args: &ServerArgs) -> Result<ExitCode> {
 
 /// Whether a server that the coordinator has declared dead can start again within this process. It
 /// cannot with a kernel-bypass device, which DPDK releases only when the process ends.
-fn can_restart(gone: &Gone, options: &ServerOptions) -> bool {
+fn can_restart(gone: &SessionEnd, options: &ServerOptions) -> bool {
     let bypasses_kernel = |text: &String| {
         text.parse::<Locator>()
             .is_ok_and(|locator| matches!(locator.transport, Transport::FastDpdk(_)))
     };
-    matches!(gone, Gone::Dead(_)) && !options.listen.iter().any(bypasses_kernel)
+    matches!(gone, SessionEnd::Dead(_)) && !options.listen.iter().any(bypasses_kernel)
 }
 
 /// Starts a server, prints where it listens, and waits until it stops.
@@ -322,9 +322,9 @@ fn options(args: &ServerArgs) -> Result<ServerOptions> {
     };
     let listen = locators(args)?;
     let cores = cores(args, listen.len())?;
-    let disk = args
-        .disk
-        .unwrap_or_else(|| ServerOptions::usual_disk(memory, listen.len() as u64, args.replicas));
+    let disk = args.disk.unwrap_or_else(|| {
+        ServerOptions::default_disk_bytes(memory, listen.len() as u64, args.replicas)
+    });
     Ok(ServerOptions {
         coordinator: args.coordinator.clone().unwrap_or_else(|| DEFAULT_COORDINATOR.to_owned()),
         embedded: args.coordinator.is_none() || args.with_coordinator,
@@ -467,8 +467,7 @@ impl Shutdown {
         }
     }
 
-    /// Stops the server at the first Ctrl-C or SIGTERM, and ends the process at the second.
-    /// While
+    /// Stops the server at the first Ctrl-C or SIGTERM, and ends the process at the second. While
     /// the server is still starting, the first signal ends the process: starting may take long,
     /// since the server replays its log or waits for its coordinator.
     fn stop_on_signal(&self) -> Result<()> {

@@ -29,9 +29,8 @@ pub(crate) enum TableCommand {
     Create {
         /// Its name.
         name: String,
-        /// In how many tablets it begins, each with a server of its own as far as there are so
-        /// many [default: as many as servers, up to 16; one where servers keep their log
-        /// themselves]
+        /// In how many tablets it begins, each with a server of its own as far as there are so many
+        /// [default: as many as servers, up to 16; one where servers keep their log themselves]
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
         tablets: Option<u32>,
     },
@@ -57,6 +56,7 @@ pub(crate) fn table(args: &TableArgs) -> Result<ExitCode> {
         TableCommand::Create { name, tablets } => {
             let Table(id) = client.create_table_in(name, tablets.unwrap_or(0))?;
             client.set_timeout(SILENT_TIMEOUT.min(args.connect.timeout));
+            warn_of_shortage(&mut client, id)?;
             (json!({ "name": name, "id": id }), format!("table {name:?} has id {id}"))
         }
         TableCommand::Move(wanted) => return crate::store::moves::table(&mut client, args, wanted),

@@ -50,8 +50,7 @@ pub(super) struct Sandbox {
 }
 
 impl Sandbox {
-    /// Makes a directory in the system's temporary one. Returns an error if there is no room for
-    /// a
+    /// Makes a directory in the system's temporary one. Returns an error if there is no room for a
     /// server with `memory` bytes.
     pub(super) fn new(memory: u64) -> Result<Self> {
         let parent = std::env::temp_dir();
@@ -108,8 +107,7 @@ fn clear_on_signal(leftovers: Arc<Mutex<Leftovers>>) -> Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot watch for signals")?;
     let watch = move || {
         if let Some(signal) = signals.forever().next() {
-            // The lock is held until the end, so that the main thread starts no other
-            // server.
+            // The lock is held until the end, so that the main thread starts no other server.
             let mut leftovers = lock(&leftovers);
             leftovers.clear();
             eprintln!("sprat: stopped; server and data are removed");
@@ -169,7 +167,8 @@ impl ServerChild {
         let (sender, lines) = channel();
         let listen = move || {
             for line in BufReader::new(stderr).lines().map_while(std::io::Result::ok) {
-                let _ = sender.send(line); // fails once the server is ready: it has no receiver then
+                // Fails once the server is ready, because the receiver is dropped then.
+                let _ = sender.send(line);
             }
         };
         thread::Builder::new()

@@ -133,8 +133,7 @@ impl fmt::Display for Writes {
 }
 
 impl Writes {
-    /// Reads all writes from the restarted server. Acknowledged writes must exist; those that
-    /// were
+    /// Reads all writes from the restarted server. Acknowledged writes must exist; those that were
     /// under way may exist, but only complete.
     pub(super) fn verify(&self, client: &mut Client) -> Result<String> {
         let Table(table) = client.table(TABLE)?;
