@@ -110,13 +110,13 @@ fn a_rack_is_changed_one_by_one_and_its_faults_have_names() {
     rack.ok(&["up"]);
     assert_eq!([rack.pid("c0-n1"), rack.pid("c0-n2")], before, "who runs goes on");
     let report = rack.ok(&["rolling", "config", "--check"]);
-    assert!(report.contains("2 of 2 would begin anew"), "{report}");
+    assert!(report.contains("2 of 2 would be restarted"), "{report}");
     let report = rack.ok(&["rolling", "config", "--limit", "c0-n2"]);
-    assert!(report.contains("c0-n2-i1 began anew\n1 of 1 began anew"), "{report}");
+    assert!(report.contains("c0-n2-i1 restarted\n1 of 1 restarted"), "{report}");
     assert!(rack.pid("c0-n1") == before[0] && rack.pid("c0-n2") != before[1]);
     let report = rack.ok(&["rolling", "config"]);
     assert!(
-        report.contains("c0-n1-i1 began anew\nc0-n2-i1 is as it should be\n1 of 2 began anew"),
+        report.contains("c0-n1-i1 restarted\nc0-n2-i1 is up to date\n1 of 2 restarted"),
         "{report}"
     );
     assert_eq!(statuses(&rack).0, Some(0));

@@ -106,7 +106,7 @@ fn instances_come_and_go_and_no_row_is_lost() {
     let up = rack.run(&["up"]);
     assert!(
         up.status.success()
-            && text(&up.stderr).contains("c0-n4-i1 is not on the ring: `sprat rack add`"),
+            && text(&up.stderr).contains("c0-n4-i1 is not on the ring: run `sprat rack add`"),
         "{up:?}"
     );
     assert_eq!(ring(&rack), ["c0-n1-i1", "c0-n2-i1", "c0-n3-i1"]);
@@ -125,7 +125,7 @@ fn instances_come_and_go_and_no_row_is_lost() {
         ["c0-n1", "c0-n2", "c0-n3"].map(|host| (tokens(&rack, host), rack.pid(host))),
         before
     );
-    assert!(rack.ok(&["add"]).contains("all that the description has are on the ring"));
+    assert!(rack.ok(&["add"]).contains("nothing to add: every instance is on the ring"));
     assert_eq!(not_found(&rack), 0, "all rows are there");
 
     // Removes an instance in order; the first attempt is killed in the middle.
@@ -147,7 +147,9 @@ fn instances_come_and_go_and_no_row_is_lost() {
     );
     let report = rack.ok(&["remove", "c0-n2-i1"]);
     assert!(
-        report.contains("c0-n2-i1 has left the ring; its data is kept beside it\n1 left, 3 stay"),
+        report.contains(
+            "c0-n2-i1 has left the ring; its data is kept on its server\n1 removed, 3 remain"
+        ),
         "{report}"
     );
     assert_eq!(ring(&rack), ["c0-n1-i1", "c0-n3-i1", "c0-n4-i1"]);
@@ -159,7 +161,7 @@ fn instances_come_and_go_and_no_row_is_lost() {
             && !rack.home("c0-n2").join("data").exists()
     );
     assert_eq!(rack.changes(&["up"]), [0, 0, 0], "whoever left is left alone");
-    assert!(rack.ok(&["remove", "c0-n2"]).contains("c0-n2 has left the ring already"));
+    assert!(rack.ok(&["remove", "c0-n2"]).contains("c0-n2 has already left the ring"));
     assert_eq!(not_found(&rack), 0, "all rows are there");
     let report = end_load(load);
     assert_eq!(
@@ -193,7 +195,7 @@ fn instances_come_and_go_and_no_row_is_lost() {
         std::thread::sleep(Duration::from_secs(1));
     };
     assert!(
-        report.contains("c0-n4-i1 has left the ring; its data is removed\n1 left, 2 stay"),
+        report.contains("c0-n4-i1 has left the ring; its data is deleted\n1 removed, 2 remain"),
         "{report}"
     );
     assert!(!rack.home("c0-n4").exists());
@@ -201,9 +203,7 @@ fn instances_come_and_go_and_no_row_is_lost() {
     assert_eq!(not_found(&rack), 0, "all rows are there");
 
     // An instance that has left comes back only by name.
-    assert!(
-        rack.ok(&["add"]).contains("all that the description has are on the ring, or have left it")
-    );
+    assert!(rack.ok(&["add"]).contains("every instance is on the ring, or was removed from it"));
     assert!(rack.ok(&["add", "c0-n2"]).contains("c0-n2-i1 joined as 10.0.0.5, with 4 tokens"));
     assert_eq!(ring(&rack), ["c0-n1-i1", "c0-n2-i1", "c0-n3-i1"]);
     assert_eq!(not_found(&rack), 0, "all rows are there");

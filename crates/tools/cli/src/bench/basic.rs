@@ -38,66 +38,84 @@ fn parse_depth(text: &str) -> Result<usize, String> {
 #[command(after_help = "Examples:
   sprat bench basic
   sprat bench basic --vs redis://127.0.0.1:6379 --vs memcached://127.0.0.1:11211
+  sprat bench basic --sizes 100,10kB --clients 8 --depth 4
   sprat bench basic --html report.html")]
 pub(crate) struct BasicArgs {
-    #[command(flatten)]
-    connect: Connect,
-    /// Measure a peer too, with the same work in the same run.
+    /// Also measure this peer, with the same operations in the same run. Repeatable.
     #[arg(long, value_name = "URL")]
     vs: Vec<String>,
-    /// Clients at once, each with a connection of its own.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = parse_clients)]
-    clients: usize,
-    /// Operations each client keeps in flight; 1 waits for every answer.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = parse_depth)]
-    depth: usize,
-    /// Clients sleep while they wait, as ordinary ones do, instead of spinning.
-    #[arg(long)]
-    sleep: bool,
-    /// How long each turn of each line of the table takes; a number alone is seconds.
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = quantity::measuring_time)]
-    seconds: Duration,
-    /// Turns of each line; medians count.
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = parse_rounds)]
-    rounds: usize,
-    /// Only objects of these sizes, such as 100,10kB.
+    /// Measure only these object sizes, such as 100,10kB.
     #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = quantity::object_size)]
     sizes: Vec<u32>,
-    /// Keys of each size, drawn evenly; by default 10,000, or what 64 MB hold.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
-    keys: Option<u64>,
-    /// Send at this rate a second, whether answers come or not (open loop).
+    /// Number of clients, each with its own connection; 1 to 1000.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = parse_clients)]
+    clients: usize,
+    /// Operations that each client keeps in flight; 1 to 1000.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = parse_depth)]
+    depth: usize,
+    /// Send operations at this rate a second, even if answers are late (open loop).
     #[arg(long, value_name = "OPS", value_parser = parse_rate)]
     rate: Option<f64>,
-    /// Also write a report with pictures.
-    #[arg(long, value_name = "FILE")]
+    /// Number of keys of each size, uniformly drawn [default: 10000, or as many as fit in 64 MB].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    keys: Option<u64>,
+    /// Let clients sleep while they wait, instead of spinning.
+    #[arg(long)]
+    sleep: bool,
+    /// Length of each measurement, such as 500ms; a bare number is seconds.
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "1s",
+        value_parser = quantity::measuring_time,
+        help_heading = "Measurement"
+    )]
+    seconds: Duration,
+    /// Number of repetitions, of which the median is reported; 1 to 1000.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 3,
+        value_parser = parse_rounds,
+        help_heading = "Measurement"
+    )]
+    rounds: usize,
+    /// Write an HTML report with charts to this file.
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
     html: Option<PathBuf>,
     /// Print JSON.
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     json: bool,
+    #[command(flatten)]
+    connect: Connect,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct ClusterPerfArgs {
-    #[command(flatten)]
-    connect: Connect,
-    /// Clients at once.
-    #[arg(long = "numClients", value_name = "N", default_value_t = 1, value_parser = parse_clients)]
-    num_clients: usize,
     /// Test to run.
     #[arg(default_value = "basic", value_parser = ["basic"])]
     test: String,
+    /// Number of clients, each with its own connection; 1 to 1000.
+    #[arg(long = "numClients", value_name = "N", default_value_t = 1, value_parser = parse_clients)]
+    num_clients: usize,
+    #[command(flatten)]
+    connect: Connect,
 }
 
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  sprat bench echo
+  sprat bench echo --seconds 10 --html echo.html
+
+A client and a server exchange 160 B over loopback, first both spinning, then both sleeping.")]
 pub(crate) struct EchoArgs {
-    /// How long each turn of each line of the table takes; a number alone is seconds.
+    /// Length of each measurement, such as 500ms; a bare number is seconds.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = quantity::measuring_time)]
     seconds: Duration,
-    /// Turns of each line; medians count.
+    /// Number of repetitions, of which the median is reported; 1 to 1000.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = parse_rounds)]
     rounds: usize,
-    /// Also write a report with pictures.
+    /// Write an HTML report with charts to this file.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// Print JSON.
@@ -107,17 +125,17 @@ pub(crate) struct EchoArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct PingArgs {
-    #[command(flatten)]
-    connect: Connect,
-    /// Size of what is echoed and read.
+    /// Size of each message and object, such as 100B or 10kB.
     #[arg(long, value_name = "SIZE", default_value = "100B", value_parser = quantity::object_size)]
     size: u32,
-    /// How long, in all; a number alone is seconds.
+    /// Length of the whole measurement, such as 500ms; a bare number is seconds.
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = quantity::measuring_time)]
     seconds: Duration,
     /// Print JSON.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    connect: Connect,
 }
 
 pub(crate) fn basic(args: &BasicArgs) -> Result<ExitCode> {
@@ -175,7 +193,7 @@ fn run_basic(args: &BasicArgs) -> Result<Vec<Basic>> {
     };
     let measured = measure(&mut targets, &settings, &mut |what| eprintln!("sprat: {what}"));
     drop(targets);
-    ours::drop_table(&args.connect.options()?).context("dropping the table that was measured")?;
+    ours::drop_table(&args.connect.options()?).context("cannot drop the table of the benchmark")?;
     measured
 }
 
@@ -194,7 +212,7 @@ fn no_cluster_hint(coordinator: &str) -> String {
         other => format!("sprat server -C {other} --with-coordinator"),
     };
     format!(
-        "no cluster answers at {coordinator}; start one with `{start}`, or name one that runs \
+        "no cluster answers at {coordinator}; start one with `{start}`, or name a running one \
          with -C"
     )
 }
@@ -221,7 +239,7 @@ pub(crate) fn ping(args: &PingArgs) -> Result<ExitCode> {
     let climber =
         Climber::connect(&options).with_context(|| no_cluster_hint(&args.connect.coordinator))?;
     let ladder = climb(climber, args.size as usize, args.seconds);
-    ours::drop_table(&options).context("dropping the table that was measured")?;
+    ours::drop_table(&options).context("cannot drop the table of the benchmark")?;
     let ladder = ladder?;
     print_line(&if args.json {
         serde_json::to_string(&ladder)?

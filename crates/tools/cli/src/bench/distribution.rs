@@ -18,12 +18,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// A path of `bench distribution`.
+/// A transport of `bench distribution`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub(crate) enum OverArg {
-    /// Past the kernel, over memory that both processes share.
+    /// Kernel bypass over memory that both processes share.
     Memif,
-    /// Past the kernel, as para-virtual devices do it (needs a build with DPDK).
+    /// Kernel bypass over a virtio device (needs a build with DPDK).
     Virtio,
     /// Kernel UDP.
     #[value(name = "fast+udp")]
@@ -45,28 +45,21 @@ pub(crate) enum OpArg {
   sprat bench distribution
   sprat bench distribution --over fast+udp,tcp --op write --samples 200000
   sprat bench distribution -C tcp:host=192.168.100.31,port=12246 --label 'virtual function'
-  sprat bench distribution --compare metal.json vf.json guest.json --html hosts.html")]
+  sprat bench distribution --compare metal.json vf.json guest.json --html hosts.html
+
+Without -C, the benchmark starts one server for each transport; it spins on the last core. With
+-C, start the cluster's servers with --timed --idle spin for the most detail.")]
 pub(crate) struct DistributionArgs {
-    /// Paths, each with a server of its own that spins on the last core, measured in turns
-    /// [default: memif, fast+udp,tcp].
+    /// Transports to measure in turns, separated by commas [default: memif,fast+udp,tcp].
     #[arg(long, value_name = "PATH", value_enum, value_delimiter = ',')]
     over: Vec<OverArg>,
-    /// Instead, the cluster of this coordinator. A server started with --timed --idle spin tells
-    /// most.
-    #[arg(short = 'C', long, value_name = "LOCATOR", conflicts_with = "over")]
-    coordinator: Option<String>,
-    /// Our own end, when tables are served over fast+dpdk: address, port 0, device.
-    #[arg(long, value_name = "LOCATOR", env = "SPRAT_LOCAL")]
-    local: Option<String>,
-    #[command(flatten)]
-    identity: IdentityArgs,
-    /// What is measured.
+    /// Operation to measure.
     #[arg(long, value_enum, default_value = "read")]
     op: OpArg,
-    /// Size of an object.
+    /// Size of an object, such as 100B or 10kB.
     #[arg(long, value_name = "SIZE", default_value = "100B", value_parser = quantity::object_size)]
     size: u32,
-    /// Operations over each path.
+    /// Number of operations over each transport.
     #[arg(
         long,
         value_name = "N",
@@ -74,29 +67,52 @@ pub(crate) struct DistributionArgs {
         value_parser = clap::value_parser!(u64).range(100..=1_000_000_000)
     )]
     samples: u64,
-    /// Turns of each path.
+    /// Number of turns into which each transport's operations are divided; 1 to 1000.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = parse_rounds)]
     rounds: usize,
-    /// What the results are called where they are compared: the host, its kind.
-    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
-    label: String,
-    /// Where to write the results, all counts included [default: target/bench/distribution.json].
-    #[arg(long, value_name = "FILE")]
-    out: Option<PathBuf>,
-    /// Also write a report with pictures [default: beside the results].
-    #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
-    /// Print the results as JSON.
-    #[arg(long)]
-    json: bool,
-    /// Measure nothing: print and draw the results of earlier runs side by side.
+    /// Print and draw the results of earlier runs side by side, and measure nothing.
     #[arg(
         long,
         value_name = "FILE",
         num_args = 1..,
-        conflicts_with_all = ["over", "coordinator", "samples", "op", "size", "rounds", "label", "out"]
+        conflicts_with_all = [
+            "over", "coordinator", "samples", "op", "size", "rounds", "label", "out"
+        ]
     )]
     compare: Vec<PathBuf>,
+    /// Name of these results in a comparison, such as the host or its kind.
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "",
+        hide_default_value = true,
+        help_heading = "Output"
+    )]
+    label: String,
+    /// Write the results with all counts to this file [default: target/bench/distribution.json].
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    out: Option<PathBuf>,
+    /// Write an HTML report with charts to this file [default: beside --out].
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    html: Option<PathBuf>,
+    /// Print JSON.
+    #[arg(long, help_heading = "Output")]
+    json: bool,
+    /// Locator of the coordinator of a running cluster, to measure instead of servers of its own.
+    #[arg(
+        short = 'C',
+        long,
+        value_name = "LOCATOR",
+        conflicts_with = "over",
+        help_heading = "Connection"
+    )]
+    coordinator: Option<String>,
+    /// Locator of this client, if servers use fast+dpdk: its address, port 0 and device, such as
+    /// fast+dpdk:host=10.0.0.9,port=0,dev=0000:01:00.1.
+    #[arg(long, value_name = "LOCATOR", env = "SPRAT_LOCAL", help_heading = "Connection")]
+    local: Option<String>,
+    #[command(flatten)]
+    identity: IdentityArgs,
 }
 
 #[derive(Args, Debug)]
@@ -105,10 +121,10 @@ pub(crate) struct DistributionArgs {
   sprat bench jitter --cores 2,3 --seconds 60
   sprat bench jitter --json | jq .meters")]
 pub(crate) struct JitterArgs {
-    /// Cores to watch, all at once [default: all that this process may use].
+    /// Cores to measure at once, separated by commas [default: all that this process may use].
     #[arg(long, value_name = "CORE", value_delimiter = ',')]
     cores: Vec<usize>,
-    /// How long to watch; a number alone is seconds.
+    /// Length of the measurement, such as 500ms; a bare number is seconds.
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = quantity::measuring_time)]
     seconds: Duration,
     /// Print JSON.
@@ -154,14 +170,16 @@ fn measure(args: &DistributionArgs, out: &Path) -> Result<Distributions> {
             ..Options::default()
         }),
         None => {
-            let program = std::env::current_exe().context("finding this program's own file")?;
+            let program =
+                std::env::current_exe().context("cannot find the path of this program")?;
             Subject::Own(program, paths(&args.over)?)
         }
     };
     // The servers' data folders are made beside the results, and stay empty.
     let folder =
         out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
+    std::fs::create_dir_all(folder)
+        .with_context(|| format!("cannot create {}", folder.display()))?;
     let mut lab = Lab { rounds: args.rounds, ..Lab::new() };
     lab.setup.data = folder.canonicalize()?;
     let settings = distribution::Settings {
@@ -189,7 +207,7 @@ fn paths(requested: &[OverArg]) -> Result<Vec<Transport>> {
         // memif needs no DPDK: we have a driver of our own.
         if transport == Transport::Virtio && !cfg!(feature = "dpdk") {
             bail!(
-                "this sprat has no {}: build it with `--features dpdk` (docs/bypass.md)",
+                "this build of sprat has no {}: build it with `--features dpdk` (docs/bypass.md)",
                 transport.word()
             );
         }
@@ -219,10 +237,10 @@ fn write_comparison(all: &[Distributions], html: &Path) -> Result<()> {
     let drawn: Vec<&Distributions> = all.iter().collect();
     let mut report =
         Report::new("sprat bench distribution: hosts side by side", &Machine::describe());
-    report.note("The machine above only drew this. Those that were measured are named below.");
+    report.note("The machine above drew this report; the measured machines are named below.");
     report.table("Quantiles and cliffs", &render::compared(all));
-    report.figure("The share of operations that took longer", &picture::ccdf(&drawn));
-    report.figure("The share of operations that took as long at most", &picture::cdf(&drawn));
+    report.figure("Share of operations that took longer", &picture::ccdf(&drawn));
+    report.figure("Share of operations that took no longer", &picture::cdf(&drawn));
     for one in all {
         report.note(&format!("{}: {}", one.label, one.machine));
         one.report(&mut report);

@@ -22,12 +22,16 @@ pub(super) fn parse_rounds(text: &str) -> Result<usize, String> {
 }
 
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  sprat bench store
+  sprat bench store --only memory --full")]
 pub(crate) struct StoreBenchArgs {
-    #[command(flatten)]
-    promises: PromisesArgs,
-    /// Memory and restarts with 10 million objects instead of 2 million: takes some 9 GB of memory.
+    /// Measure memory and restarts with 10 million objects instead of 2 million; needs 9 GB of
+    /// memory.
     #[arg(long)]
     full: bool,
+    #[command(flatten)]
+    promises: PromisesArgs,
 }
 
 #[derive(Args, Clone, Debug)]
@@ -35,13 +39,13 @@ pub(crate) struct StoreBenchArgs {
   sprat bench cluster
   sprat bench cluster --only recovery --full
 
-Coordinator, servers and Redis are processes of the benchmark's own, on the loopback, and gone with it.")]
+The benchmark starts coordinators, servers and Redis on loopback, and stops them at its end.")]
 pub(crate) struct ClusterBenchArgs {
-    #[command(flatten)]
-    promises: PromisesArgs,
-    /// Bring back 1 GB of log instead of 256 MB, and kill 100 servers instead of 10.
+    /// Recover 1 GB of log instead of 256 MB, and kill 100 servers instead of 10.
     #[arg(long)]
     full: bool,
+    #[command(flatten)]
+    promises: PromisesArgs,
 }
 
 #[derive(Args, Clone, Debug)]
@@ -50,17 +54,18 @@ pub(crate) struct ClusterBenchArgs {
   sprat bench lab --only delay --seconds 10
   sprat bench lab --full
 
-Hosts are network namespaces of the benchmark's own, and gone with it; nothing leaves them. Needs root, iproute2 and /dev/net/tun.")]
+The benchmark creates network namespaces for its hosts, and removes them at its end. No packet
+leaves them. Needs root, iproute2 and /dev/net/tun.")]
 pub(crate) struct LabBenchArgs {
-    #[command(flatten)]
-    results: ResultArgs,
-    /// How long each measurement counts for, after the growth of windows; some take longer at
-    /// least. A number alone is seconds.
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = quantity::measuring_time)]
-    seconds: Duration,
-    /// Up to 10 Gb/s, and longer: some GB of memory, and cores that are idle.
+    /// Measure up to 10 Gb/s, and longer; needs some GB of memory and idle cores.
     #[arg(long)]
     full: bool,
+    /// Length of each measurement after congestion windows have grown, such as 500ms; a bare
+    /// number is seconds. Some measurements take longer.
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = quantity::measuring_time)]
+    seconds: Duration,
+    #[command(flatten)]
+    results: ResultArgs,
 }
 
 #[derive(Args, Clone, Debug)]
@@ -70,43 +75,44 @@ pub(crate) struct LabBenchArgs {
   sprat bench flow --only browser
   sprat bench flow --full
 
-Hosts are network namespaces of the benchmark's own, and gone with it; nothing leaves them. Needs root, iproute2, /dev/net/tun,
-and curl, aria2, axel, rclone and nginx to measure beside; for clicks Firefox, and Chromium if it is here.")]
+The benchmark creates network namespaces for its hosts, and removes them at its end. No packet
+leaves them. Needs root, iproute2 and /dev/net/tun; curl, aria2, axel, rclone and nginx as
+peers; and for downloads from browsers Firefox, and Chromium if installed.")]
 pub(crate) struct FlowBenchArgs {
-    #[command(flatten)]
-    results: ResultArgs,
-    /// Turns of each program that fetches files; the median counts.
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = parse_rounds)]
-    rounds: usize,
-    /// Files of up to 4 GB instead of 1, and paths of up to 5 Gb/s instead of 2.
+    /// Measure files of up to 4 GB instead of 1 GB, and paths of up to 5 Gb/s instead of 2 Gb/s.
     #[arg(long)]
     full: bool,
+    /// Number of repetitions of each transfer, of which the median is reported; 1 to 1000.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = parse_rounds)]
+    rounds: usize,
+    #[command(flatten)]
+    results: ResultArgs,
 }
 
-/// Where what a list of chapters finds goes, and which of them run.
+/// Selects the chapters of a benchmark and the files of its results.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ResultArgs {
-    /// Where to write the rows [default: target/bench/ and the benchmark's name].
-    #[arg(long, value_name = "FILE")]
-    out: Option<PathBuf>,
-    /// Also write a report with pictures [default: beside the rows].
-    #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
-    /// Only chapters whose name contains this; a name that is none lists them.
+    /// Run only chapters whose name contains this; an unknown name lists all chapters.
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
+    /// Write the results as JSON to this file [default: target/bench/BENCHMARK.json].
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Write an HTML report with charts to this file [default: target/bench/BENCHMARK.html].
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
 }
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct PromisesArgs {
-    #[command(flatten)]
-    results: ResultArgs,
-    /// Rounds of each comparison; the median counts.
+    /// Number of rounds of each comparison, of which the median is reported; 1 to 1000.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = parse_rounds)]
     rounds: usize,
-    /// How long each system's turn in a round takes; a number alone is seconds.
+    /// Length of each system's turn in a round, such as 500ms; a bare number is seconds.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = quantity::measuring_time)]
     seconds: Duration,
+    #[command(flatten)]
+    results: ResultArgs,
 }
 
 #[derive(Args, Clone, Debug)]
@@ -114,14 +120,15 @@ pub(crate) struct PromisesArgs {
   sprat bench breakdown
   sprat bench breakdown --only memif --count instructions,page-faults
 
-Events are counted in passes of their own, in user mode. What the machine does not count is said, with the reason.")]
+Events are counted in separate passes, in user mode. The report names the events that this
+machine cannot count, with the reason.")]
 pub(crate) struct BreakdownArgs {
-    #[command(flatten)]
-    promises: PromisesArgs,
-    /// What to count by stage, besides the time: instructions, cycles, cache-misses, page-faults,
-    /// task-clock [default: instructions,cycles,cache-misses].
+    /// Events to count for each stage besides its time, separated by commas: instructions, cycles,
+    /// cache-misses, page-faults, task-clock [default: instructions,cycles,cache-misses].
     #[arg(long, value_name = "EVENT", value_delimiter = ',')]
     count: Vec<PerfEvent>,
+    #[command(flatten)]
+    promises: PromisesArgs,
 }
 
 /// How long one measurement runs by default.
@@ -144,7 +151,7 @@ struct Special {
 
 impl Default for Special {
     fn default() -> Self {
-        let cables = Err("this benchmark lays no cables".to_owned());
+        let cables = Err("this benchmark uses no virtual cables".to_owned());
         Self { objects: OBJECTS, full: false, cables, count: PerfEvent::HARDWARE.to_vec() }
     }
 }
@@ -220,7 +227,7 @@ fn judge(
         && !chapters.iter().any(|(name, _)| name.contains(only.as_str()))
     {
         let names: Vec<&str> = chapters.iter().map(|(name, _)| *name).collect();
-        bail!("no chapter's name contains {only:?}; there are: {}", names.join(", "));
+        bail!("--only {only:?}: no such chapter; want part of one of: {}", names.join(", "));
     }
     let machine = Machine::describe();
     eprintln!("{machine}");
@@ -230,10 +237,10 @@ fn judge(
     // write to a disk.
     let data =
         out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    std::fs::create_dir_all(data).with_context(|| format!("making {}", data.display()))?;
+    std::fs::create_dir_all(data).with_context(|| format!("cannot create {}", data.display()))?;
     let lab = Lab::new();
     let settings = promises::Settings {
-        program: std::env::current_exe().context("finding this program's own file")?,
+        program: std::env::current_exe().context("cannot find the path of this program")?,
         lab: Lab {
             setup: Setup { data: data.canonicalize()?, ..lab.setup },
             rounds: args.rounds,
@@ -253,6 +260,6 @@ fn judge(
     report.write(&html)?;
     print_line(&goals::table(&findings.rows).to_string())?;
     print_line(&goals::verdict(&findings.rows))?;
-    print_line(&format!("rows in {}, report in {}", out.display(), html.display()))?;
+    print_line(&format!("results in {}, report in {}", out.display(), html.display()))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -16,55 +16,54 @@ use std::process::ExitCode;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchCommand {
-    /// Latency and bandwidth of reads and writes by object size, beside published figures.
+    /// Benchmark reads and writes by object size on a running cluster.
     Basic(BasicArgs),
-    /// The bare path: what a round trip costs before there is any store.
-    Echo(EchoArgs),
-    /// The ladder to a server that runs: its driver, a call, an object
+    /// Benchmark each layer to a running server: driver, RPC, object read.
     #[command(after_help = "Examples:
   sprat bench ping                  a server on this machine
   sprat bench ping -C tcp:host=192.168.100.31,port=12246 --size 1000 --seconds 10
 
-Each rung spins while it waits. The driver's ping is of transports past the kernel alone.")]
+The client spins while it waits. The driver's ping is measured on kernel-bypass transports only.")]
     Ping(PingArgs),
-    /// Everything the store promises, beside its peers, in one run.
+    /// Benchmark the store beside its peers, and check its performance goals.
     Store(StoreBenchArgs),
-    /// Replicas on other servers: what they cost a write, how fast what a dead server had is back,
-    /// what clients notice.
+    /// Benchmark a cluster: replication, crash recovery, impact on clients.
     Cluster(ClusterBenchArgs),
-    /// Every path from shared memory to TCP, and what a read costs above each (needs a build with
-    /// DPDK).
-    Bypass(PromisesArgs),
-    /// Where the time of a read and a write goes: client, driver and network, server; over each
-    /// transport.
+    /// Show where the time of a read and a write goes, for each transport.
     Breakdown(BreakdownArgs),
-    /// What the network box promises: delay, rate, loss, streams, fairness (needs root).
-    Lab(LabBenchArgs),
-    /// The mover through long fat pipes, beside curl, aria2, axel and rclone, BBR and CUBIC (needs
-    /// root).
+    /// Benchmark all transports, shared memory to TCP (needs a build with DPDK).
+    #[command(after_help = "Examples:
+  sprat bench bypass
+  sprat bench bypass --rounds 5 --html bypass.html")]
+    Bypass(PromisesArgs),
+    /// Benchmark file transfer over long fat pipes beside its peers (needs root).
     Flow(FlowBenchArgs),
-    /// A rack on this machine: what its load tells beside latte, and what tuning brings (needs
-    /// root, Cassandra and Ansible).
+    /// Benchmark the network emulator: delay, rate, loss, fairness (needs root).
+    Lab(LabBenchArgs),
+    /// Benchmark a rack on this machine: load and tuning (needs root).
     #[command(after_help = "Examples:
   sprat bench rack
   sprat bench rack --only honesty
 
-The variables SPRAT_CASSANDRA and SPRAT_ANSIBLE say where jars and Ansible are, SPRAT_LATTE where the peer is: `make bench-rack` sets
-them. Servers have 8 GB of disk and 2.5 GB of memory of their own, in the system's temporary folder; 20 minutes.")]
+Takes 20 minutes. Each server gets 8 GB of disk and 2.5 GB of memory, in the system's temporary
+folder. Needs root, Cassandra and Ansible; `make bench-rack` sets the environment variables:
+  SPRAT_CASSANDRA   folder with Cassandra's jars
+  SPRAT_ANSIBLE     folder with Ansible
+  SPRAT_LATTE       the peer, latte")]
     Rack(ResultArgs),
-    /// The calculator's kernels beside the processor's peak, numba and KeOps; a cluster's energy;
-    /// steps of a GRAPE-DR.
+    /// Benchmark kernels beside the processor's peak, numba and KeOps.
     #[command(after_help = "Examples:
   sprat bench grape
   sprat bench grape --only peers
 
-The variable SPRAT_GRAPE_PEERS says where the peers' packages are [default: target/tools/grape-peers]; `make bench-grape` puts them there.")]
+The variable SPRAT_GRAPE_PEERS names the folder with the peers' packages
+[default: target/tools/grape-peers]; `make bench-grape` installs them there.")]
     Grape(ResultArgs),
-    /// The whole distribution of a latency, and what each step in its tail comes from; hosts side
-    /// by side.
+    /// Measure the full latency distribution, and the cause of each step in its tail.
     Distribution(DistributionArgs),
-    /// The machine without any store: how often a thread that only spins is held up, and for how
-    /// long.
+    /// Measure round trips without a store: the network path alone.
+    Echo(EchoArgs),
+    /// Measure how often and how long the system interrupts a spinning thread.
     Jitter(JitterArgs),
 }
 

@@ -20,14 +20,15 @@ use std::time::{Duration, Instant};
   sprat grape explain gravity
   sprat grape explain mine.kernel --precision f64 --no-measure
 
-A rate is of one thread on 4096 i and as many j. What is predicted of vectors takes each instruction for as long as one
-of a kernel of nothing but multiply-and-add, measured in turns with this one: an estimate, from which roots, divisions
-and memory lead away.")]
+Shows the kernel's values and operations, the registers and instructions of each vector unit,
+and the steps of the GRAPE-DR. Rates are those of one thread, with 4096 i and 4096 j particles.
+The prediction assumes that each instruction takes as long as a multiply-and-add; square roots,
+divisions and memory accesses take longer.")]
 pub(crate) struct GrapeExplainArgs {
     #[command(flatten)]
     kernel: KernelArgs,
 
-    /// Measure nothing: what is printed is the same each time.
+    /// Measure nothing; the output is then the same each time.
     #[arg(long)]
     no_measure: bool,
 }
@@ -48,7 +49,7 @@ pub(crate) fn explain(args: &GrapeExplainArgs) -> Result<ExitCode> {
     print_line("")?;
     print_line(counts(&program).to_string().trim_end())?;
     if let Some(flops) = program.flops() {
-        print_line(&format!("a pair counts {flops} operations by convention"))?;
+        print_line(&format!("{flops} operations a pair, by convention"))?;
     }
     print_line("")?;
     vectors(&program, args.no_measure)?;

@@ -21,14 +21,17 @@ use std::time::Instant;
   sprat grape lu --size 256 --chips 4 --clock 400MHz
   sprat grape dgemm --size 4096 --on cpu
 
-What comes of it is held against a plain computation, of large matrices some rows; exit code 10 where they differ.
-On this processor a library computes (faer), three times: the middle time is told.")]
+The result is checked against a plain computation; of large matrices, some rows are checked.
+With --on cpu, the library faer computes three times, and the median time is reported.
+
+Exit codes:
+  10  the result differs from that of the plain computation")]
 pub(crate) struct GrapeMatrixArgs {
-    /// Rows and columns of the matrices, whose numbers are drawn by chance.
+    /// Rows and columns of the random matrices.
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = side)]
     size: usize,
 
-    /// Where chance begins.
+    /// Seed of the random numbers; the same seed repeats the same matrices.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
 
@@ -39,7 +42,8 @@ pub(crate) struct GrapeMatrixArgs {
     #[command(flatten)]
     shape: ShapeArgs,
 
-    /// With cpu: how many threads, 16 for each processor at most; default one for each.
+    /// Number of threads, with --on cpu [default: one for each processor]; at most 16 for each
+    /// processor.
     #[arg(long, value_name = "COUNT")]
     threads: Option<NonZeroUsize>,
 
@@ -134,10 +138,10 @@ pub(crate) fn lu(args: &GrapeMatrixArgs) -> Result<ExitCode> {
 /// Returns the threads for `--on cpu`, and `None` for the simulated GRAPE-DR.
 fn threads(args: &GrapeMatrixArgs) -> Result<Option<Threads>> {
     match args.on {
-        MatrixArg::Grapedr if args.threads.is_some() => bail!("--threads is of --on cpu"),
+        MatrixArg::Grapedr if args.threads.is_some() => bail!("--threads needs --on cpu"),
         MatrixArg::Grapedr => Ok(None),
         MatrixArg::Cpu if args.shape.chips.is_some() || args.shape.clock.is_some() => {
-            bail!("--chips and --clock are of --on grapedr")
+            bail!("--chips and --clock need --on grapedr")
         }
         MatrixArg::Cpu => {
             Ok(Some(Threads::new(args.threads.unwrap_or(Options::default().threads))?))
@@ -178,9 +182,7 @@ fn report(
             value["gflops_whole"] = json!(whole);
             value["timing"] = json_of_timing(timing, shape);
             let (inside, whole) = (digits(inside), digits(whole));
-            let rates = format!(
-                "{inside} Gflop/s of the chips' own time, {whole} with all that goes in and out"
-            );
+            let rates = format!("{inside} Gflop/s on the chips, {whole} with all transfers");
             format!("{}\n{rates}", table(timing, shape).to_string().trim_end())
         }
         Took::Processor { seconds, threads } => {
@@ -199,12 +201,14 @@ fn report(
         } else {
             String::new()
         };
-        print_line(&format!("{what} to {error:.1e}, relative{of}; {TOLERANCE:.0e} is allowed"))?;
+        print_line(&format!(
+            "relative error of {what}: {error:.1e}{of}; allowed: {TOLERANCE:.0e}"
+        ))?;
     }
     if right {
         return Ok(ExitCode::SUCCESS);
     }
-    eprintln!("sprat: the answer is not that of a plain computation");
+    eprintln!("sprat: the result differs from that of a plain computation");
     Ok(ExitCode::from(CORRUPT))
 }
 

@@ -17,21 +17,21 @@ use std::process::ExitCode;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum GrapeCommand {
-    /// List the kernels that come with the program, or print one.
+    /// List the built-in kernels, or print one.
     Kernels(GrapeKernelsArgs),
-    /// Run a kernel on arrays in NumPy's files.
+    /// Run a kernel on NumPy arrays.
     Run(GrapeRunArgs),
-    /// Show what becomes of a kernel: its values, operations, registers, steps, and how fast it is.
+    /// Show how a kernel compiles, and its predicted and measured speed.
     Explain(GrapeExplainArgs),
-    /// Print a kernel as the GRAPE-DR executes it.
+    /// Print a kernel as instructions of the GRAPE-DR.
     Asm(GrapeAsmArgs),
-    /// Run a kernel on a simulated GRAPE-DR, and tell what it took of the machine.
+    /// Run a kernel on a simulated GRAPE-DR, and report cycles and transfers.
     Sim(GrapeSimArgs),
-    /// Follow bodies that attract each other.
+    /// Simulate a cluster of bodies that attract each other.
     Nbody(Box<GrapeNbodyArgs>),
-    /// Multiply two matrices on a simulated GRAPE-DR, or on this processor.
+    /// Multiply two matrices on a simulated GRAPE-DR or on this processor.
     Dgemm(GrapeMatrixArgs),
-    /// Decompose a matrix on a simulated GRAPE-DR, or on this processor.
+    /// Factor a matrix (LU) on a simulated GRAPE-DR or on this processor.
     Lu(GrapeMatrixArgs),
 }
 

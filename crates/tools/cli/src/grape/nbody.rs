@@ -22,64 +22,78 @@ use std::time::Instant;
   sprat grape nbody --bodies 4096 --scheme leapfrog --step 0.001 --picture cluster.svg
   sprat grape nbody --snapshots run/ --every 0.25
   sprat grape nbody --from run/snapshot-0004.npy --until 2
+  mpirun -n 4 sprat grape nbody --bodies 65536    divide the bodies between 4 ranks
 
-Units are such that mass and the constant of gravity are 1, and the energy of the cluster is about -1/4. A snapshot is a
-NumPy array with rows of mass, x, y, z, vx, vy, vz. Ctrl-C ends a run after its step, with the last snapshot and picture written;
-exit code 130. Ranks that mpirun started divide the bodies between them; the first one reads, tells and writes.")]
+In the units of a run, total mass and gravitational constant are 1, and the cluster's energy is
+about -1/4. A snapshot is a NumPy array with a row of mass, x, y, z, vx, vy, vz for each body.
+
+Exit codes:
+  130  stopped by Ctrl-C; the last snapshot and the picture were written")]
 pub(crate) struct GrapeNbodyArgs {
-    /// How many bodies, as Plummer's model has them.
+    /// Number of bodies, placed as in Plummer's model.
     #[arg(long, value_name = "COUNT", default_value_t = 1024)]
     bodies: usize,
 
-    /// Where chance begins: the same number is the same cluster.
+    /// Seed of the random numbers; the same seed repeats the same cluster.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
 
-    /// Begin with the bodies of this snapshot, at time 0.
+    /// Start with the bodies of this snapshot, at time 0.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["bodies", "seed"])]
     from: Option<PathBuf>,
 
-    /// How positions follow from pulls.
-    #[arg(long, value_enum, default_value_t = SchemeArg::Hermite)]
-    scheme: SchemeArg,
-
-    /// With hermite: the accuracy, from which steps follow.
-    #[arg(long, value_name = "NUMBER", default_value_t = 0.02)]
-    eta: f64,
-
-    /// With leapfrog: the step.
-    #[arg(long, value_name = "TIME", default_value_t = 0.001)]
-    step: f64,
-
-    /// The softening length; 0 for none: then bodies that meet end the run.
-    #[arg(long, value_name = "LENGTH", default_value_t = 0.01)]
-    softening: f64,
-
-    /// Until when.
+    /// Simulated time at which the run ends.
     #[arg(long, value_name = "TIME", default_value_t = 1.0)]
     until: f64,
 
-    /// Of pulls; energies are always computed in f64.
-    #[arg(long, value_enum, default_value_t = PrecisionArg::F64)]
+    /// Method of integration.
+    #[arg(
+        long,
+        value_enum,
+        default_value_t = SchemeArg::Hermite,
+        help_heading = "Integration"
+    )]
+    scheme: SchemeArg,
+
+    /// Accuracy parameter of the hermite scheme, which sets its time steps.
+    #[arg(long, value_name = "NUMBER", default_value_t = 0.02, help_heading = "Integration")]
+    eta: f64,
+
+    /// Time step of the leapfrog scheme.
+    #[arg(long, value_name = "TIME", default_value_t = 0.001, help_heading = "Integration")]
+    step: f64,
+
+    /// Softening length of gravity; with 0, two bodies that meet end the run.
+    #[arg(long, value_name = "LENGTH", default_value_t = 0.01, help_heading = "Integration")]
+    softening: f64,
+
+    /// Precision of forces; energies are always computed in f64.
+    #[arg(
+        long,
+        value_enum,
+        default_value_t = PrecisionArg::F64,
+        help_heading = "Integration"
+    )]
     precision: PrecisionArg,
 
     #[command(flatten)]
     engine: EngineArgs,
 
-    /// Write snapshots into this folder: at the beginning, every --every, and at the end.
-    #[arg(long, value_name = "FOLDER")]
+    /// Write snapshots to this folder: at the start, every --every, and at the end.
+    #[arg(long, value_name = "FOLDER", help_heading = "Output")]
     snapshots: Option<PathBuf>,
 
-    /// How often energy is told and a snapshot written; default a tenth of the run.
-    #[arg(long, value_name = "TIME")]
+    /// Simulated time between two reports of the energy, and two snapshots [default: a tenth of
+    /// --until].
+    #[arg(long, value_name = "TIME", help_heading = "Output")]
     every: Option<f64>,
 
-    /// Draw the bodies, as they are at the end, as SVG.
-    #[arg(long, value_name = "FILE")]
+    /// Write a picture of the bodies at the end to this SVG file.
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
     picture: Option<PathBuf>,
 
-    /// Print JSON, one object each time that energy is told.
-    #[arg(long)]
+    /// Print JSON, one object for each report of the energy.
+    #[arg(long, help_heading = "Output")]
     json: bool,
 }
 
@@ -184,7 +198,7 @@ fn every(args: &GrapeNbodyArgs) -> Result<f64> {
     let every = args.every.unwrap_or(args.until / 10.0);
     if !(every > 0.0 && args.until / every <= MAX_REPORTS) {
         bail!(
-            "--every {every}: want a time above 0, of which no more than {MAX_REPORTS} are in \
+            "--every {every}: want a time above 0, with at most {MAX_REPORTS} reports up to \
              --until"
         );
     }
@@ -288,10 +302,7 @@ impl<'a> Session<'a> {
         if !args.json {
             let drift = self.drift(self.latest);
             let seconds = self.begun.elapsed().as_secs_f64();
-            print_line(&format!(
-                "energy has drifted by {drift:.1e} of itself in {} steps",
-                run.steps()
-            ))?;
+            print_line(&format!("relative energy drift: {drift:.1e} in {} steps", run.steps()))?;
             eprintln!(
                 "{seconds:.1} s, {:.0} steps/s",
                 run.steps() as f64 / seconds.max(f64::EPSILON)
@@ -309,7 +320,7 @@ impl<'a> Session<'a> {
         let written = if written.is_empty() {
             String::new()
         } else {
-            format!("; as it is then: {}", written.join(", "))
+            format!("; wrote {}", written.join(", "))
         };
         eprintln!("sprat: interrupted at time {} of {}{written}", run.time(), args.until);
         Ok(code)

@@ -22,9 +22,9 @@ use std::time::Instant;
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   sprat grape kernels
-  sprat grape kernels gravity > mine.kernel     one to change")]
+  sprat grape kernels gravity > mine.kernel     start a kernel from a built-in one")]
 pub(crate) struct GrapeKernelsArgs {
-    /// The kernel to print.
+    /// Print this kernel; without a name, list all kernels.
     name: Option<String>,
 
     /// Print JSON, one object a line.
@@ -32,31 +32,31 @@ pub(crate) struct GrapeKernelsArgs {
     json: bool,
 }
 
-/// A kernel, and in which precision.
+/// A kernel and its precision.
 #[derive(Args, Debug)]
 pub(crate) struct KernelArgs {
-    /// A file, or a kernel that comes with the program.
+    /// Kernel: a file, or a built-in kernel (see `sprat grape kernels`).
     pub(super) kernel: String,
 
-    /// Precision of variables and results that do not say theirs. Default: f64 if a file has
-    /// float64, otherwise f32.
+    /// Precision of variables and results without a type of their own [default: f64 if an input
+    /// file has float64, otherwise f32].
     #[arg(long, value_enum)]
     pub(super) precision: Option<PrecisionArg>,
 }
 
-/// What a kernel is run on.
+/// The inputs of a kernel, and the file of its results.
 #[derive(Args, Debug)]
 pub(crate) struct InputArgs {
-    /// A NumPy file of what is held: a row for each i, a column for each variable in the kernel's
-    /// order.
+    /// NumPy file with the i particles: a row for each i, a column for each of the kernel's i
+    /// variables, in their order.
     #[arg(long, value_name = "FILE")]
     i: Option<PathBuf>,
 
-    /// Likewise of what is broadcast.
+    /// NumPy file with the j particles, in the same form.
     #[arg(long, value_name = "FILE")]
     j: Option<PathBuf>,
 
-    /// A constant of the kernel.
+    /// Value of a constant of the kernel, such as eps2=1e-4. Repeatable.
     #[arg(
         long = "const",
         value_name = "NAME=VALUE",
@@ -65,40 +65,41 @@ pub(crate) struct InputArgs {
     )]
     constants: Vec<(String, f64)>,
 
-    /// Write results to this NumPy file, which is none of those read: a row for each i, a column
-    /// for each result.
+    /// Write the results to this NumPy file: a row for each i, a column for each result. It must
+    /// not be an input file.
     #[arg(long, value_name = "FILE")]
     pub(super) out: Option<PathBuf>,
 }
 
-/// What computes.
+/// What executes a kernel.
 #[derive(Args, Debug)]
 pub(crate) struct EngineArgs {
-    /// What computes: this processor's vectors, a simulated GRAPE-DR (slow), or one pair after the
-    /// other (slow).
-    #[arg(long, value_enum, default_value_t = EngineArg::Vector)]
+    /// What executes the kernel: this processor's vector units, a simulated GRAPE-DR (slow), or
+    /// one pair at a time without vectors (slow).
+    #[arg(long, value_enum, default_value_t = EngineArg::Vector, help_heading = "Engine")]
     engine: EngineArg,
 
-    /// Which vectors; default the best that this processor has.
-    #[arg(long, value_enum)]
+    /// Vector instructions, with --engine vector [default: the best of this processor].
+    #[arg(long, value_enum, help_heading = "Engine")]
     target: Option<TargetArg>,
 
-    /// How many threads, 16 for each processor at most; default one for each.
-    #[arg(long, value_name = "COUNT")]
+    /// Number of threads, with --engine vector [default: one for each processor]; at most 16 for
+    /// each processor.
+    #[arg(long, value_name = "COUNT", help_heading = "Engine")]
     threads: Option<NonZeroUsize>,
 }
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  python3 -c 'import numpy as n; a = n.random.rand(4096, 4); n.save(\"i\", a[:, :3]); n.save(\"j\", a)'
+  python3 -c 'import numpy as n; a = n.random.rand(99,4); n.save(\"j\", a); n.save(\"i\", a[:, :3])'
   sprat grape run gravity --i i.npy --j j.npy
   sprat grape run gravity --i i.npy --j j.npy --const eps2=1e-6 --precision f32 --out forces.npy
   sprat grape run mine.kernel --i i.npy --j j.npy --engine reference
   mpirun -n 4 sprat grape run gravity --i i.npy --j j.npy --out forces.npy
 
-Precision follows the files: a run with a float64 file computes in f64, unless --precision f32 (faster) asks for less.
-Without --out the first results are printed. A kernel without i variables, or without j variables, takes no file of them.
-Numbers that are not finite are computed with as the kernel language says; how many results are not is told.")]
+With a float64 input file, the kernel computes in f64; --precision f32 is faster. Omit --i or
+--j if the kernel has no such variables. Without --out, the first results are printed. A
+warning says how many results are not finite.")]
 pub(crate) struct GrapeRunArgs {
     #[command(flatten)]
     kernel: KernelArgs,
@@ -106,17 +107,17 @@ pub(crate) struct GrapeRunArgs {
     #[command(flatten)]
     input: InputArgs,
 
-    #[command(flatten)]
-    engine: EngineArgs,
-
-    /// What several ranks of mpirun's divide between them: i, or where these are few, j, whose
-    /// results are reduced.
+    /// What the ranks of mpirun divide: the i particles, or the j particles, whose partial results
+    /// are then reduced. Use j if there are few i.
     #[arg(long, value_enum, default_value_t = DivideArg::I)]
     divide: DivideArg,
 
-    /// Print JSON: what was run, how fast, and without --out all results.
+    /// Print JSON: sizes and speed, and without --out all results.
     #[arg(long)]
     json: bool,
+
+    #[command(flatten)]
+    engine: EngineArgs,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -147,7 +148,7 @@ pub(crate) enum TargetArg {
 
 fn constant(text: &str) -> Result<(String, f64), String> {
     let (name, value) = text.split_once('=').ok_or("want NAME=VALUE, such as eps2=1e-4")?;
-    let number = value.trim().parse().map_err(|_| format!("{value:?} is no number"))?;
+    let number = value.trim().parse().map_err(|_| format!("{value:?} is not a number"))?;
     Ok((name.trim().to_owned(), number))
 }
 
@@ -255,15 +256,15 @@ pub(super) fn program(args: &KernelArgs, of_files: Precision, ranks: &Ranks) -> 
     };
     if is_listing(&text) {
         bail!(
-            "{name} is a listing of the GRAPE-DR, as `sprat grape asm` prints it: `sprat grape \
-             sim` runs these"
+            "{name} is a listing of GRAPE-DR instructions, from `sprat grape asm`: run it with \
+             `sprat grape sim`"
         );
     }
     let precision = args.precision.map_or(of_files, precision);
     let kernel = sprat_formula::Kernel::parse(&text, precision).with_context(|| name.clone())?;
     for unused in kernel.unused.iter().filter(|_| ranks.is_first()) {
         eprintln!(
-            "sprat: {name}: line {}, column {}: nothing uses {}",
+            "sprat: {name}: line {}, column {}: {} is never used",
             unused.line, unused.column, unused.name
         );
     }
@@ -283,7 +284,7 @@ fn text(name: &str) -> Result<String> {
     }
     let long = std::fs::metadata(name).with_context(|| name.to_owned())?.len();
     if long > MAX_FILE {
-        bail!("{name}: {long} bytes are no kernel; it has {MAX_FILE} at most");
+        bail!("{name}: {long} bytes are too many for a kernel; the limit is {MAX_FILE} bytes");
     }
     std::fs::read_to_string(name).with_context(|| name.to_owned())
 }
@@ -324,7 +325,7 @@ pub(super) fn precision(of: PrecisionArg) -> Precision {
 
 pub(super) fn engine(args: &EngineArgs) -> Result<Engine> {
     if args.engine != EngineArg::Vector && (args.target.is_some() || args.threads.is_some()) {
-        bail!("--target and --threads are of --engine vector");
+        bail!("--target and --threads need --engine vector");
     }
     let best = Options::default();
     let target = match args.target {
@@ -390,7 +391,7 @@ impl Arrays {
             }
             if columns != fields.len() && rows == Some(fields.len()) {
                 let turned = format!(
-                    "rows are particles; it fits turned around, with columns {}: save x.T",
+                    "rows are particles; the transposed array fits, with columns {}: save x.T",
                     names()
                 );
                 bail!("{flag}: got an array of ({}, {columns}): {turned}", fields.len());

@@ -26,11 +26,11 @@ pub(crate) struct GrapeAsmArgs {
 
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct ShapeArgs {
-    /// Chips of the board: 1 to 4; default 1.
+    /// Number of chips of the simulated board, 1 to 4 [default: 1].
     #[arg(long, value_name = "COUNT")]
     pub(super) chips: Option<usize>,
 
-    /// Their clock: 500MHz in the design (default), 400MHz as the board was used.
+    /// Clock of the chips [default: 500MHz, as designed]; the boards in use ran at 400MHz.
     #[arg(long, value_name = "FREQUENCY", value_parser = frequency)]
     pub(super) clock: Option<f64>,
 }
@@ -40,10 +40,10 @@ pub(crate) struct ShapeArgs {
   sprat grape sim gravity --i i.npy --j j.npy
   sprat grape sim gravity --i i.npy --j j.npy --chips 4 --clock 400MHz --out forces.npy
   sprat grape sim gravity --i i.npy --j j.npy --trace 0 --limit 100
-  sprat grape asm gravity > mine.asm                  one to change
-  sprat grape sim mine.asm --i i.npy --j j.npy
+  sprat grape asm gravity > mine.asm              print the instructions to a file, to edit them
+  sprat grape sim mine.asm --i i.npy --j j.npy    run the edited file
 
-A KERNEL may be a file of what asm prints, as it is or changed; its types are those that it says.")]
+KERNEL may also be a file that `sprat grape asm` printed; it names the type of each variable.")]
 pub(crate) struct GrapeSimArgs {
     #[command(flatten)]
     kernel: KernelArgs,
@@ -54,11 +54,11 @@ pub(crate) struct GrapeSimArgs {
     #[command(flatten)]
     shape: ShapeArgs,
 
-    /// Print what the element that has this i computes, instruction by instruction.
+    /// Print the instructions of the processing element that has this i, with their results.
     #[arg(long, value_name = "I")]
     trace: Option<usize>,
 
-    /// How many instructions of it.
+    /// Number of instructions that --trace prints.
     #[arg(long, value_name = "COUNT", default_value_t = 64, requires = "trace")]
     limit: usize,
 
@@ -71,7 +71,7 @@ fn frequency(text: &str) -> Result<f64, String> {
     let units = [("GHz", 1e9), ("MHz", 1e6), ("kHz", 1e3), ("Hz", 1.0)];
     let found = units.iter().find_map(|(name, unit)| Some((text.trim().strip_suffix(name)?, unit)));
     let number = found.and_then(|(number, unit)| Some(number.trim().parse::<f64>().ok()? * unit));
-    number.ok_or_else(|| format!("{text:?} is no frequency; write 500MHz, say"))
+    number.ok_or_else(|| format!("{text:?} is not a frequency; write 500MHz, say"))
 }
 
 pub(crate) fn asm(args: &GrapeAsmArgs) -> Result<ExitCode> {
@@ -89,7 +89,7 @@ fn kernel(args: &KernelArgs, of_files: Precision) -> Result<Kernel> {
     };
     if args.precision.is_some() {
         bail!(
-            "--precision is of kernels; {} is a listing, which says the type of each variable",
+            "omit --precision: {} is a listing, which names the type of each variable",
             args.kernel
         );
     }
@@ -130,7 +130,7 @@ pub(crate) fn sim(args: &GrapeSimArgs) -> Result<ExitCode> {
     print_line(table(&run.timing, shape).to_string().trim_end())?;
     if rate.is_finite() {
         print_line(&format!(
-            "{} interactions/s on the machine, with all that goes in and out",
+            "{} interactions/s on the GRAPE-DR, with all transfers",
             metric(rate)
         ))?;
     }
@@ -163,7 +163,7 @@ pub(super) fn table(timing: &Timing, shape: Shape) -> Table {
     row("loop", Some(timing.loop_cycles), None, took(timing.loop_cycles));
     row("store", Some(timing.store_cycles), None, took(timing.store_cycles));
     row("results, out", None, Some(timing.read_words), seconds.read);
-    row("whole", Some(timing.cycles()), None, seconds.whole);
+    row("total", Some(timing.cycles()), None, seconds.whole);
     table
 }
 

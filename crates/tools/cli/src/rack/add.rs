@@ -14,32 +14,35 @@ use std::process::ExitCode;
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  sprat rack add rack.toml --jars lib                 all that the description has and the ring lacks
-  sprat rack add rack.toml c0-n4 --jars lib           this server's instances, also if they have left before
-  sprat rack add rack.toml --jars lib --check         who would come, with which share of rows
+  sprat rack add rack.toml --jars lib --check      show who would join, with which share of rows
+  sprat rack add rack.toml --jars lib              add everything that the ring lacks
+  sprat rack add rack.toml c0-n4 --jars lib        add a server's instances, also removed ones
 
-Say in the description what there is now: more servers of a chassis, more chassis. Who is on the ring keeps its
-tokens; those of newcomers are fitted in between. Each in turn is brought to its server, fetches its rows from the others, and
-must be seen by all before the next one; then the others remove what is theirs no more (nodetool cleanup), one at a
-time. All must be well before, as for `rolling`. Ctrl-C ends it between two steps: the same command goes on, and
-what fetches its rows meanwhile goes on by itself.")]
+First describe the larger rack: more servers in a chassis, or more chassis. All instances must
+be up, as for `rolling`. New instances join one at a time: each is set up, fetches its rows
+from the others, and must be seen by all before the next one. Then the others drop rows that
+they no longer own (nodetool cleanup). Instances that are on the ring keep their tokens. After
+Ctrl-C, an instance that is joining continues to fetch its rows.
+
+Exit codes:
+  6  stopped by Ctrl-C between two steps; run it again to continue")]
 pub(crate) struct RackAddArgs {
     #[command(flatten)]
     place: RackPlace,
 
-    /// Servers or instances; without any, all that were never there.
+    /// Servers or instances to add; without names, all that have never been on the ring.
     #[arg(value_name = "NAME")]
     names: Vec<String>,
 
-    /// The folder with Cassandra's jars on this machine.
+    /// Folder with Cassandra's jars on this machine.
     #[arg(long, value_name = "FOLDER", env = "SPRAT_CASSANDRA")]
     jars: PathBuf,
 
-    /// Tell who would come, and change nothing.
+    /// Show which instances would join, and change nothing.
     #[arg(long)]
     check: bool,
 
-    /// Print JSON: who came, and who was cleaned up.
+    /// Print JSON: the instances that joined, and those that were cleaned up.
     #[arg(long)]
     json: bool,
 }
@@ -60,7 +63,7 @@ pub(crate) fn add(args: &RackAddArgs) -> Result<ExitCode> {
     if args.json {
         print_json(&json!({ "check": args.check, "joined": joined, "cleaned": cleaned }))?;
     } else if joined.is_empty() && cleaned.is_empty() {
-        print_line("all that the description has are on the ring, or have left it")?;
+        print_line("nothing to add: every instance is on the ring, or was removed from it")?;
     } else if args.check {
         joined.iter().try_for_each(|one| print_line(&joined_line(one, "would join")))?;
     } else {

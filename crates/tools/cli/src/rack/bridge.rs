@@ -15,75 +15,94 @@ use std::time::Duration;
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  sprat rack bridge users --contact 10.0.0.3,10.0.0.5        to a store on this machine
+  sprat rack bridge users --contact 10.0.0.3,10.0.0.5      with a store on this machine
   sprat rack bridge users --contact 10.0.0.3 -C tcp:host=10.0.0.1,port=11100 --memory 8G
   redis-cli -p 6379 SET alice 'likes tea'
   redis-cli -p 6379 GET alice
 
-A write is answered when the store has it durably; Cassandra gets it some milliseconds later. What is at
-home already leaves memory when the table takes more than --memory, least lately read first, and is
-read from there when it is asked for. Each write reaches Cassandra with a write timestamp that
-follows from its version in the store: once in effect, however often it is sent, and by whichever bridge. Several
-bridges may serve a table at once. While Cassandra is away, writes and what is in memory go on.
+The bridge acknowledges a write when the store has it durably, and writes it to Cassandra some
+milliseconds later. If the table exceeds --memory, objects that Cassandra has leave the store,
+least recently read first; later reads fetch them from Cassandra. Several bridges may serve a
+table at once. While Cassandra is away, writes and reads of objects in memory continue.
 
-Commands: GET, SET, DEL, MGET, PING, INFO, QUIT. Ctrl-C carries home what waits and ends; exit code 7: not all
-of it is there yet, and the next bridge finds it in the store.")]
+Redis commands: GET, SET, DEL, MGET, PING, INFO and QUIT. Ctrl-C writes the waiting keys to
+Cassandra, for up to --drain, and ends.
+
+Exit codes:
+  7  some keys are not in Cassandra yet; they stay in the store, and the next bridge writes them")]
 pub(crate) struct RackBridgeArgs {
-    /// The store's table, made where it is not there. It is the bridge's alone.
+    /// Table in the store; created if missing. Only bridges may write to it.
     table: String,
 
-    /// Where Cassandra is found: HOST or HOST:PORT, several with commas between.
+    /// Addresses of Cassandra instances: HOST or HOST:PORT, separated by commas.
     #[arg(long, value_name = "ADDRESS", value_delimiter = ',', required = true)]
     contact: Vec<String>,
 
-    /// Cassandra's keyspace, made where it is not there.
-    #[arg(long, value_name = "NAME", default_value = "sprat")]
-    keyspace: String,
-
-    /// Cassandra's table, made where it is not there; default the name of the store's.
-    #[arg(long, value_name = "NAME")]
-    home_table: Option<String>,
-
-    /// The datacenter that a keyspace is made for.
-    #[arg(long, value_name = "NAME", default_value = "dc1")]
-    datacenter: String,
-
-    /// How many replicas a keyspace is made with.
-    #[arg(long, value_name = "COUNT", default_value_t = 3)]
-    replication: usize,
-
-    /// How many replicas must have answered. Reads must meet writes, so one is not enough.
-    #[arg(long, value_enum, default_value_t = BridgeConsistencyArg::LocalQuorum)]
-    consistency: BridgeConsistencyArg,
-
-    /// How long Cassandra may take for an answer.
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = sprat_units::duration)]
-    home_timeout: Duration,
-
-    /// The store's memory that the table may take, such as 512M or 16G.
+    /// Memory of the store that the table may use, such as 512M or 16G.
     #[arg(long, value_name = "SIZE", value_parser = sprat_units::size, default_value = "1G")]
     memory: u64,
 
-    /// How often all of the table is looked through, for what others left behind and for what may
-    /// leave.
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = sprat_units::duration)]
-    sweep: Duration,
-
-    /// Where clients of Redis are let in; port 0 for one that is free. There is no password: stay
-    /// on a network you trust.
+    /// Address for Redis clients; port 0 picks a free port. There is no password: listen only on a
+    /// trusted network.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:6379")]
     listen: SocketAddr,
 
-    /// How long the end may take, to carry home what waits.
+    /// Interval between scans of the table, for writes that another bridge left behind and for
+    /// objects that may leave memory.
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = sprat_units::duration)]
+    sweep: Duration,
+
+    /// At the end, write waiting keys to Cassandra for up to this time.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = sprat_units::duration)]
     drain: Duration,
 
-    /// How often figures are told.
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = sprat_units::duration)]
+    /// Keyspace in Cassandra; created if missing.
+    #[arg(long, value_name = "NAME", default_value = "sprat", help_heading = "Cassandra")]
+    keyspace: String,
+
+    /// Table in Cassandra; created if missing [default: the name of the store's table].
+    #[arg(long, value_name = "NAME", help_heading = "Cassandra")]
+    home_table: Option<String>,
+
+    /// Datacenter of a keyspace that the bridge creates.
+    #[arg(long, value_name = "NAME", default_value = "dc1", help_heading = "Cassandra")]
+    datacenter: String,
+
+    /// Number of replicas of a keyspace that the bridge creates.
+    #[arg(long, value_name = "COUNT", default_value_t = 3, help_heading = "Cassandra")]
+    replication: usize,
+
+    /// Replicas that must answer an operation.
+    #[arg(
+        long,
+        value_enum,
+        default_value_t = BridgeConsistencyArg::LocalQuorum,
+        help_heading = "Cassandra"
+    )]
+    consistency: BridgeConsistencyArg,
+
+    /// Give up on an operation of Cassandra after this time.
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "5s",
+        value_parser = sprat_units::duration,
+        help_heading = "Cassandra"
+    )]
+    home_timeout: Duration,
+
+    /// Interval between reports of counters.
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "10s",
+        value_parser = sprat_units::duration,
+        help_heading = "Output"
+    )]
     every: Duration,
 
-    /// Tell figures as JSON, one object a line.
-    #[arg(long)]
+    /// Print reports as JSON, one object a line.
+    #[arg(long, help_heading = "Output")]
     json: bool,
 
     #[command(flatten)]
@@ -110,7 +129,7 @@ pub(crate) fn bridge(args: &RackBridgeArgs) -> Result<ExitCode> {
     } else {
         let at = running.address();
         eprintln!(
-            "bridge: table {}, at home in {home}; clients of Redis at {at}; Ctrl-C ends it",
+            "bridge: table {}, stored in Cassandra's {home}; Redis clients at {at}; Ctrl-C ends it",
             args.table
         );
     }
@@ -120,14 +139,14 @@ pub(crate) fn bridge(args: &RackBridgeArgs) -> Result<ExitCode> {
     }
     let last = running.stats();
     if last.dirty > 0 && !args.json {
-        eprintln!("bridge: carrying {} keys home, for {:?} at most", last.dirty, args.drain);
+        eprintln!("bridge: writing {} keys to Cassandra, for up to {:?}", last.dirty, args.drain);
     }
     let left = running.close(args.drain);
     let _ = report(args, &BridgeStats { dirty: left, ..last });
     if left > 0 {
         eprintln!(
-            "bridge: {left} keys are not at home yet; the store has them, and the next bridge \
-             carries them"
+            "bridge: {left} keys are not in Cassandra yet; the store has them, and the next bridge \
+             writes them"
         );
         return Ok(ExitCode::from(BEHIND));
     }
@@ -167,12 +186,12 @@ fn report(args: &RackBridgeArgs, of: &BridgeStats) -> Result<()> {
         return print_json(&serde_json::to_value(of)?);
     }
     eprintln!(
-        "bridge: {} hits, {} misses, {} writes; {} at home, {} to go, the oldest for {:.1} s; {} \
-         left memory",
+        "bridge: {} hits, {} misses, {} writes; {} in Cassandra, {} waiting, the oldest for {:.1} \
+         s; {} evicted",
         of.hits, of.misses, of.writes, of.applied, of.dirty, of.lag, of.evicted
     );
     if let Some(error) = &of.last_error {
-        eprintln!("bridge: lately: {error}");
+        eprintln!("bridge: last error: {error}");
     }
     Ok(())
 }

@@ -19,64 +19,67 @@ use std::process::ExitCode;
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  sprat rack cost                                       the published example: mini servers beside x86
+  sprat rack cost                            the published example: mini servers and x86 servers
   sprat rack cost --kwh 0.25 --pue 1.6 --years 4 --carbon 350
   sprat rack cost --option mini:72:2:1900 --option x86:1350:4:9000 --instances 96
   sprat rack cost rack.toml --measured power.json --html cost.html
 
-A server is told as NAME:WATTS:INSTANCES or NAME:WATTS:INSTANCES:PRICE, or in the plan:
+The plan can hold the inputs too:
   [power.cost]
   currency = \"EUR\"
   kwh = 0.25                  # price of a kWh
-  pue = 1.3                   # what the building takes for each watt of servers
+  pue = 1.3                   # W of the whole building for each W of servers
   years = 5
-  carbon = 350                # g of CO2 for each kWh; not counted unless told
+  carbon = 350                # g of CO2 for each kWh; without it, CO2 is not reported
   instances = 12
   options = [{ name = \"mini\", power = \"72W\", instances = 2, price = 1900 }]
 
-A plan's own servers, at `server.power`, come first unless options are told. All that goes into the sums is printed.
-What is not told is not counted: prices of 0, repairs, room, people, the network.")]
+Without options of its own, a plan's servers come first, at `server.power`. The output lists
+all inputs. Costs do not include repairs, space, staff and the network, nor the purchase of
+servers without a price.")]
 pub(crate) struct RackCostArgs {
-    /// A file, or a rack that comes with the program.
+    /// Rack description: a file, or a built-in rack (see `sprat rack examples`).
     rack: Option<String>,
 
-    /// A server to hold beside others, in place of the plan's. Once for each.
+    /// Compare this server instead of the plan's: NAME:WATTS:INSTANCES or
+    /// NAME:WATTS:INSTANCES:PRICE, such as mini:72:2:1900. Repeatable.
     #[arg(long = "option", value_name = "SERVER")]
     options: Vec<String>,
 
-    /// What `sprat rack power --json` told: the plan's servers at the power that was measured.
+    /// Output of `sprat rack power --json`: adds the measured servers to the comparison.
     #[arg(long, value_name = "FILE")]
     measured: Option<PathBuf>,
 
-    /// With --measured: what one of these servers costs to buy.
+    /// Purchase price of one of the measured servers.
     #[arg(long, value_name = "PRICE", requires = "measured", default_value_t = 0.0)]
     price: f64,
 
-    /// Instances that there are to be.
+    /// Number of instances to run [default: those of the plan, or 12].
     #[arg(long, value_name = "COUNT")]
     instances: Option<u32>,
 
-    /// Price of a kilowatt hour.
+    /// Price of a kWh [default: as in the plan, or 0.15].
     #[arg(long, value_name = "PRICE")]
     kwh: Option<f64>,
 
-    /// What the building takes for each watt that servers take.
+    /// Power usage effectiveness: W of the whole building for each W of servers, 1 to 10
+    /// [default: as in the plan, or 1.4].
     #[arg(long, value_name = "RATIO")]
     pue: Option<f64>,
 
-    /// For how long servers are used, years.
+    /// Years of use [default: as in the plan, or 5].
     #[arg(long, value_name = "YEARS")]
     years: Option<f64>,
 
-    /// Grams of CO2 for each kilowatt hour.
+    /// Grams of CO2 for each kWh [default: as in the plan, or not reported].
     #[arg(long, value_name = "GRAMS")]
     carbon: Option<f64>,
 
-    /// What prices are in.
+    /// Currency of all prices, such as EUR [default: as in the plan, or USD].
     #[arg(long, value_name = "NAME")]
     currency: Option<String>,
 
-    /// Draw it into this file.
+    /// Write an HTML report with charts to this file.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 
@@ -204,14 +207,17 @@ fn measured(path: &Path, price: f64) -> Result<(CostOption, String)> {
     let number = |value: Option<u64>| value.and_then(|number| u32::try_from(number).ok());
     let (watts, servers) =
         watts.zip(number(servers).filter(|servers| *servers > 0)).with_context(|| {
-            format!("{}: want what `sprat rack power --json` printed, with power in it", context())
+            format!(
+                "{}: want the output of `sprat rack power --json`, with measured power",
+                context()
+            )
         })?;
     let Some(instances) =
         number(total["instances"].as_u64()).filter(|instances| *instances >= servers)
     else {
         bail!(
-            "{}: it does not say how many instances there were: --instances of `sprat rack power \
-             --here`",
+            "{}: the number of instances is missing: measure again with `sprat rack power --here \
+             --instances COUNT`",
             context()
         );
     };
@@ -221,13 +227,13 @@ fn measured(path: &Path, price: f64) -> Result<(CostOption, String)> {
         number(total["there-are"].as_u64()).filter(|there_are| *there_are > servers)
     {
         note += &format!(
-            "; {} of {there_are} were not read, and the others stand for them",
+            "; {} of {there_are} servers were not read: taken as the mean of the others",
             there_are - servers
         );
     }
     if let Some(unread) = total["unread"].as_f64().filter(|unread| *unread > 0.0) {
         note += &format!(
-            "; {} % of the time was not read, and the rest stands for it",
+            "; {} % of the time was not read: taken as the mean of the rest",
             digits(unread * 100.0)
         );
     }
@@ -246,8 +252,8 @@ fn input_lines(cost: &Cost) -> Vec<String> {
     vec![
         line("instances", cost.instances.to_string()),
         line("price of a kWh", format!("{} {}", digits(cost.kwh), cost.currency)),
-        line("with the building", format!("{} W for each watt of servers (PUE)", digits(cost.pue))),
-        line("years", format!("{}, of {HOURS} hours, all of them under load", digits(cost.years))),
+        line("PUE", format!("{} W of the building for each W of servers", digits(cost.pue))),
+        line("years", format!("{}, of {HOURS} hours each, all under load", digits(cost.years))),
         line("carbon", carbon),
     ]
 }
@@ -264,21 +270,21 @@ fn table(cost: &Cost, totals: &[OptionCost]) -> Table {
         table.row(std::iter::once(name.to_owned()).chain(totals.iter().map(cell)).collect());
     };
     let in_currency = |name: &str| format!("{name}, {}", cost.currency);
-    row("a server takes, W", &|total| digits(total.option.power.0));
-    row("instances on it", &|total| total.option.instances.to_string());
-    row(&in_currency("its price"), &|total| {
-        if total.option.price > 0.0 { money(total.option.price) } else { "not told".to_owned() }
+    row("W a server", &|total| digits(total.option.power.0));
+    row("instances a server", &|total| total.option.instances.to_string());
+    row(&in_currency("price of a server"), &|total| {
+        if total.option.price > 0.0 { money(total.option.price) } else { "not given".to_owned() }
     });
     row("servers", &|total| total.servers.to_string());
     row("W an instance", &|total| digits(total.watts_per_instance.0));
     row("W of all servers", &|total| digits(total.watts.0));
-    row("W with the building", &|total| digits(total.watts_with_building.0));
+    row("W of the building", &|total| digits(total.watts_with_building.0));
     row("kWh a year", &|total| format!("{:.0}", total.kwh_per_year));
     row(&in_currency("energy a year"), &|total| money(total.energy_per_year));
     row(&in_currency("energy, all years"), &|total| money(total.energy));
-    row(&in_currency("to buy"), &|total| money(total.purchase));
-    row(&in_currency("in all"), &|total| money(total.total));
-    row(&in_currency("in all, an instance"), &|total| money(total.total_per_instance));
+    row(&in_currency("purchase"), &|total| money(total.purchase));
+    row(&in_currency("total"), &|total| money(total.total));
+    row(&in_currency("total, an instance"), &|total| money(total.total_per_instance));
     if cost.carbon.is_some() {
         row("CO2 of energy, kg", &|total| {
             total.carbon.map_or("-".to_owned(), |kg| format!("{kg:.0}"))
@@ -296,7 +302,7 @@ fn notes(cost: &Cost, totals: &[OptionCost], sources: &[String]) -> Vec<String> 
             };
             let energy = times(other.energy, first.energy);
             lines.push(format!(
-                "{}: energy {energy} that of {}, in all {}",
+                "{}: {energy} the energy of {}, {} the total",
                 other.option.name,
                 first.option.name,
                 times(other.total, first.total)
@@ -304,10 +310,10 @@ fn notes(cost: &Cost, totals: &[OptionCost], sources: &[String]) -> Vec<String> 
         }
     }
     if totals.iter().any(|total| total.option.price <= 0.0) {
-        lines.push("where no price is told, what it costs to buy is not in the sums".to_owned());
+        lines.push("totals leave out the purchase of servers without a price".to_owned());
     }
     if totals.iter().any(|total| total.servers * total.option.instances > cost.instances) {
-        lines.push("a last server that is not full counts whole".to_owned());
+        lines.push("a partly used server counts as a whole one".to_owned());
     }
     lines.extend(sources.iter().cloned());
     lines
@@ -316,13 +322,13 @@ fn notes(cost: &Cost, totals: &[OptionCost], sources: &[String]) -> Vec<String> 
 /// Renders the report as an HTML page.
 fn page(cost: &Cost, totals: &[OptionCost], sources: &[String]) -> Page {
     let mut page = Page::new("sprat rack cost", &Machine::describe());
-    let mut given = Table::new(&["told", ""]);
+    let mut given = Table::new(&["input", "value"]);
     for line in input_lines(cost) {
         let (name, value) = line.split_at_checked(18).unwrap_or((&line, ""));
         given.row(vec![name.trim().to_owned(), value.trim().to_owned()]);
     }
-    page.table("What is told", &given);
-    page.table("What it comes to", &table(cost, totals));
+    page.table("Inputs", &given);
+    page.table("Results", &table(cost, totals));
     let bar = |total: &OptionCost| StackedBar {
         name: total.option.name.clone(),
         parts: vec![(0, total.purchase), (1, total.energy)],
@@ -334,7 +340,7 @@ fn page(cost: &Cost, totals: &[OptionCost], sources: &[String]) -> Page {
         cost.instances
     );
     let bars: Vec<StackedBar> = totals.iter().map(bar).collect();
-    page.figure("To buy and to run", &stacked(&title, &["to buy", "energy"], &bars, money));
+    page.figure("Purchase and energy", &stacked(&title, &["purchase", "energy"], &bars, money));
     let watts: Vec<StackedBar> = totals
         .iter()
         .map(|total| StackedBar {
@@ -344,7 +350,7 @@ fn page(cost: &Cost, totals: &[OptionCost], sources: &[String]) -> Page {
         .collect();
     page.figure(
         "Power of an instance",
-        &stacked("W", &["W an instance, without the building"], &watts, digits),
+        &stacked("W", &["W an instance, servers only"], &watts, digits),
     );
     notes(cost, totals, sources).iter().for_each(|line| page.note(line));
     page

@@ -26,98 +26,125 @@ use std::time::Duration;
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   sprat rack load rack.toml --rate 2000 --duration 60s
-  sprat rack load three.toml --local --rate 1000 --verify        and no acknowledged write is lost
+  sprat rack load three.toml --local --rate 1000 --verify    check that no write gets lost
   sprat rack load rack.toml --rate 1000..20000 --steps 20 --duration 10m --html load.html
   sprat rack load rack.toml --workload wide --keys 100 --rate 500 --duration 1h --json
-  sprat rack load rack.toml --contact 10.0.0.3:9042              these instances only
+  sprat rack load rack.toml --contact 10.0.0.3:9042          load only these instances
+  sprat rack load rack.toml --reads 0 --duration 10m         write data for later reads
 
-When each operation starts is fixed before the first one does; response time counts from there. So a cluster that
-stands still for a second makes a second's operations wait, and that is what is told: nothing is left out.
-`delivered` is what was answered in a second, beside what was asked. A run that misses its rate ends with exit code 7,
-one that lost acknowledged writes with 10.
+The start time of each operation is fixed beforehand, and response time counts from it. So if
+the cluster stalls for a second, the operations of that second wait, and their latency is
+reported. `asked` counts the operations that were due in a second, `delivered` those that were
+answered.
 
-The keyspace sprat_load is made where it is not there. Keys that were never written are not found when they are
-read: writes alone (--reads 0) fill them.")]
+The load creates the keyspace sprat_load if it is missing. Reads of keys that were never written
+find nothing. Ctrl-C ends the load early, with its report.
+
+Exit codes:
+  7   the cluster missed the rate in some second
+  10  the cluster lost acknowledged writes (--verify)")]
 pub(crate) struct RackLoadArgs {
-    #[command(flatten)]
-    place: RackPlace,
-
-    /// Where the cluster is found, instead of at all instances of the plan: HOST:PORT. Once for
-    /// each.
-    #[arg(long = "contact", value_name = "ADDRESS")]
-    contacts: Vec<String>,
-
-    /// Operations a second: a number, or FROM..TO for a rate that rises.
+    /// Operations a second, at most 1000000: a number, or FROM..TO for a rate that rises in steps.
     #[arg(long, value_name = "RATE", default_value = "1000")]
     rate: String,
 
-    /// In how many steps the rate rises.
+    /// Length of the load, such as 90s, 10m or 1h.
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = sprat_units::duration)]
+    duration: Duration,
+
+    /// Number of steps of a rising rate.
     #[arg(long, value_name = "COUNT", default_value_t = 10)]
     steps: usize,
 
-    /// How long in all, such as 90s, 10m or 1h.
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = sprat_units::duration)]
-    duration: Duration,
+    /// Connect to this instance instead of all instances of the plan: HOST:PORT. Repeatable.
+    #[arg(long = "contact", value_name = "ADDRESS")]
+    contacts: Vec<String>,
+
+    /// Remember acknowledged writes, and read them back at the end.
+    #[arg(long)]
+    verify: bool,
 
     #[command(flatten)]
     work: WorkArgs,
 
-    /// Remember which writes were acknowledged, and look for them afterwards.
-    #[arg(long)]
-    verify: bool,
-
-    /// Draw latency and rate over time into this file.
-    #[arg(long, value_name = "FILE")]
+    /// Write an HTML report with charts of latency and rate to this file.
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
     html: Option<PathBuf>,
 
-    /// Print JSON, all seconds with it.
-    #[arg(long)]
+    /// Print JSON, with the figures of every second.
+    #[arg(long, help_heading = "Output")]
     json: bool,
+
+    #[command(flatten)]
+    place: RackPlace,
 }
 
-/// What operations are.
+/// The operations of a load.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct WorkArgs {
-    /// What is written and read.
-    #[arg(long, value_enum, default_value_t = WorkloadArg::Kv)]
+    /// Data model of reads and writes.
+    #[arg(long, value_enum, default_value_t = WorkloadArg::Kv, help_heading = "Workload")]
     workload: WorkloadArg,
 
-    /// How many keys, sensors or partitions [default: 100000 keys, 1000 sensors, 100 partitions].
-    #[arg(long, value_name = "COUNT")]
+    /// Number of keys, sensors or partitions [default: 100000 keys, 1000 sensors, 100 partitions].
+    #[arg(long, value_name = "COUNT", help_heading = "Workload")]
     keys: Option<u64>,
 
-    /// Share of reads; the others are writes.
-    #[arg(long, value_name = "SHARE", default_value = "50%", value_parser = sprat_units::share)]
+    /// Share of reads, such as 95%; the other operations are writes.
+    #[arg(
+        long,
+        value_name = "SHARE",
+        default_value = "50%",
+        value_parser = sprat_units::share,
+        help_heading = "Workload"
+    )]
     reads: f64,
 
-    /// Size of each value.
-    #[arg(long, value_name = "SIZE", default_value = "100B", value_parser = sprat_units::size)]
+    /// Size of each value, such as 100B or 16kB.
+    #[arg(
+        long,
+        value_name = "SIZE",
+        default_value = "100B",
+        value_parser = sprat_units::size,
+        help_heading = "Workload"
+    )]
     value: u64,
 
-    /// How many replicas must have answered.
-    #[arg(long, value_enum, default_value_t = ConsistencyArg::LocalQuorum)]
+    /// Replicas that must answer an operation.
+    #[arg(
+        long,
+        value_enum,
+        default_value_t = ConsistencyArg::LocalQuorum,
+        help_heading = "Workload"
+    )]
     consistency: ConsistencyArg,
 
-    /// How long an answer may take.
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = sprat_units::duration)]
+    /// Count an operation as failed if it is not answered within this time.
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "10s",
+        value_parser = sprat_units::duration,
+        help_heading = "Workload"
+    )]
     timeout: Duration,
 
-    /// Start operations at random times, as many who know nothing of each other do.
-    #[arg(long)]
+    /// Start operations at random times (Poisson arrivals) instead of evenly spaced ones.
+    #[arg(long, help_heading = "Workload")]
     poisson: bool,
 
-    /// Where chance begins: the same number is the same operations at the same times.
-    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    /// Seed of the random numbers; the same seed repeats the same operations at the same times.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, help_heading = "Workload")]
     seed: u64,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum WorkloadArg {
-    /// Keys with one value each, which is overwritten.
+    /// Keys with one value each; writes overwrite it.
     Kv,
-    /// Sensors whose values are appended; reads ask for the newest ones.
+    /// Sensors with a time series each; writes append a value, reads get the newest values.
     Series,
-    /// Few partitions that grow with each write; reads ask for rows from anywhere in one.
+    /// Few partitions that grow with each write; reads get rows from anywhere in a partition.
     Wide,
 }
 
@@ -269,7 +296,7 @@ fn times(report: &LoadReport) -> Table {
     let times = [
         ("response", &report.response),
         ("service", &report.service),
-        ("the load's own lateness", &report.lateness),
+        ("delay of the load itself", &report.lateness),
     ];
     for (name, of) in times {
         let cells =
@@ -284,7 +311,7 @@ fn text(report: &LoadReport, verified: Option<&Verification>) -> Vec<String> {
     let mut lines = Vec::new();
     let rate = report.scheduled as f64 / report.seconds.max(1e-9);
     lines.push(format!(
-        "asked for {} operations in {:.0} s, {rate:.0} a second",
+        "asked {} operations in {:.0} s, {rate:.0} a second",
         report.scheduled, report.seconds
     ));
     lines.push(format!(
@@ -303,7 +330,7 @@ fn text(report: &LoadReport, verified: Option<&Verification>) -> Vec<String> {
     });
     if let Some(verified) = verified {
         lines.push(format!(
-            "{} keys read again: {} have lost an acknowledged write",
+            "read {} keys back: {} lost an acknowledged write",
             verified.checked, verified.lost_keys
         ));
         for lost in &verified.lost {

@@ -28,40 +28,36 @@ use std::process::ExitCode;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum RackCommand {
-    /// Check a rack on paper: what it holds, how it is joined, where data lies, what fails with
-    /// what.
+    /// Plan a rack: capacity, network, replica placement and failures.
     Plan(RackPlanArgs),
-    /// Send requests over a planned rack, frame by frame on virtual time, and tell their latency.
+    /// Simulate requests over a planned rack, and report their latency.
     Simulate(RackSimulateArgs),
-    /// Bring servers to what the plan says, over ssh; or make them on this machine.
-    Up(RackUpArgs),
-    /// Show all instances in one table, as nodetool tells it.
-    Status(RackStatusArgs),
-    /// Start instances anew one at a time: as they are, with other settings, or with another
-    /// version.
-    Rolling(RackRollingArgs),
-    /// Have instances come to the ring that the description has and the ring lacks.
-    Add(RackAddArgs),
-    /// Have an instance, or all of a server, leave the ring.
-    Remove(RackRemoveArgs),
-    /// Have an instance that lost its data take its own place anew.
-    Replace(RackReplaceArgs),
-    /// Read and write at a rate fixed beforehand, and tell latency by the second.
-    Load(Box<RackLoadArgs>),
-    /// Try settings of hosts and instances, one class at a time, and keep what is measured to be
-    /// better.
-    Tune(Box<RackTuneArgs>),
-    /// Keep a table in the store's memory, and Cassandra as its large, slow home; speaks Redis'
-    /// protocol.
-    Bridge(Box<RackBridgeArgs>),
-    /// Read what servers take, by their sensors, and tell energy and joules per operation.
-    Power(RackPowerArgs),
-    /// Tell what servers cost over the years, to buy and to run, side by side.
-    Cost(RackCostArgs),
-    /// Stop all instances; hosts on this machine are removed.
-    Down(RackDownArgs),
-    /// List the racks that come with the program, or print one.
+    /// List the built-in racks, or print one.
     Examples(RackExamplesArgs),
+    /// Set up and start a rack's servers, over ssh or on this machine.
+    Up(RackUpArgs),
+    /// Show the state of all instances and services.
+    Status(RackStatusArgs),
+    /// Stop all instances, and remove hosts on this machine.
+    Down(RackDownArgs),
+    /// Add instances listed in the description but missing from the ring.
+    Add(RackAddArgs),
+    /// Remove an instance, or all instances of a server, from the ring.
+    Remove(RackRemoveArgs),
+    /// Rebuild an instance that lost its data from the other replicas.
+    Replace(RackReplaceArgs),
+    /// Restart, reconfigure or upgrade instances one at a time.
+    Rolling(RackRollingArgs),
+    /// Load Cassandra at a fixed rate, and report latency for each second.
+    Load(Box<RackLoadArgs>),
+    /// Try settings of hosts and instances, and keep those that improve latency.
+    Tune(Box<RackTuneArgs>),
+    /// Serve a Cassandra table from the store's memory, over the Redis protocol.
+    Bridge(Box<RackBridgeArgs>),
+    /// Measure the power and energy of a rack's servers, or of this machine.
+    Power(RackPowerArgs),
+    /// Compare what servers cost to buy and to run.
+    Cost(RackCostArgs),
 }
 
 impl RackCommand {

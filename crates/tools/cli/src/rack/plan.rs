@@ -17,24 +17,28 @@ use std::time::Duration;
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  sprat rack examples                           what there is to begin with
-  sprat rack examples cassandra-6 > rack.toml   one to change
+  sprat rack examples                           list the built-in racks
+  sprat rack examples cassandra-6 > rack.toml   start from one of them
   sprat rack plan rack.toml
-  sprat rack plan rack.toml --write plan/       cables, addresses, tokens, a picture
-  sprat rack plan mms-16                        a published rack: what of its figures follows
+  sprat rack plan rack.toml --write plan/       write cables, addresses, tokens and a picture
+  sprat rack plan mms-16                        check the claims of a published rack
   sprat rack plan rack.toml --json | jq .network.diameter
 
---write makes these files in a folder: plan.json, all of what is told; plan.svg, racks and links;
-cables.csv, what leads from where to where; hosts.csv, names and addresses of servers and instances;
-tokens.csv, which instance of Cassandra has which tokens.
+--write creates these files:
+  plan.json    the plan, as --json prints it
+  plan.svg     a picture of racks and links
+  cables.csv   both ends of each cable
+  hosts.csv    names and addresses of servers and instances
+  tokens.csv   the instance of each token of Cassandra's ring
 
-A plan that cannot be is an error that names what to change: too few ports, too few addresses,
-replicas that a server takes with it. Claims that do not follow are told, and are no error.")]
+A plan that cannot be built is an error that names what to change: too few ports or addresses,
+or replicas that fail with one server. Claims that do not follow from the plan are only
+reported.")]
 pub(crate) struct RackPlanArgs {
-    /// A file, or a rack that comes with the program.
+    /// Rack description: a file, or a built-in rack (see `sprat rack examples`).
     rack: String,
 
-    /// Write lists and a picture into this folder.
+    /// Write the plan, lists and a picture to this folder.
     #[arg(long, value_name = "FOLDER")]
     write: Option<PathBuf>,
 
@@ -45,48 +49,48 @@ pub(crate) struct RackPlanArgs {
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  sprat rack simulate mms-cube                          one at a time: an empty network
+  sprat rack simulate mms-cube                         one request at a time, an idle network
   sprat rack simulate mms-cube --pattern load --load 60%
   sprat rack simulate mms-5 --pattern incast --answer 20kB
   sprat rack simulate rack.toml --answer 1MB --service 3us --json
   sprat rack simulate mms-5 --forwarding store-and-forward
 
-Latency is from a request's first bit to its answer's last, by how many links between chassis are between the
-servers. What servers take for sending and receiving is not in it. What does not fit into a switch's
-buffer is lost, and is not sent again.")]
+Latency is the time from the first bit of a request to the last bit of its answer. It is
+reported by the number of links between the two chassis, without the servers' time to send and
+receive. Switches drop frames that exceed their buffers, and nothing is retransmitted.")]
 pub(crate) struct RackSimulateArgs {
-    /// A file, or a rack that comes with the program.
+    /// Rack description: a file, or a built-in rack (see `sprat rack examples`).
     rack: String,
 
-    /// Who asks whom, and when.
+    /// Traffic pattern: which servers send requests, and when.
     #[arg(long, value_enum, default_value_t = PatternArg::One)]
     pattern: PatternArg,
 
-    /// With `--pattern load`: what part of a server's ports answers take.
+    /// Share of the servers' port rate that answers use, with --pattern load; 0.01% to 200%.
     #[arg(long, value_name = "SHARE", default_value = "50%", value_parser = sprat_units::ratio)]
     load: f64,
 
-    /// How many requests.
+    /// Number of requests.
     #[arg(long, value_name = "COUNT", default_value_t = 100_000)]
     requests: usize,
 
-    /// Size of a request.
+    /// Size of a request, such as 50B.
     #[arg(long, value_name = "SIZE", default_value = "50B", value_parser = sprat_units::size)]
     request: u64,
 
-    /// Size of an answer.
+    /// Size of an answer, such as 100B or 20kB.
     #[arg(long, value_name = "SIZE", default_value = "100B", value_parser = sprat_units::size)]
     answer: u64,
 
-    /// What a server takes for a request.
+    /// Time that a server needs to process a request, such as 3us.
     #[arg(long, value_name = "TIME", default_value = "0us", value_parser = sprat_units::duration)]
     service: Duration,
 
-    /// How switches pass frames on, whatever the file says.
+    /// How switches forward frames, instead of as the description says.
     #[arg(long, value_enum)]
     forwarding: Option<ForwardingArg>,
 
-    /// Where chance begins: the same number is the same run.
+    /// Seed of the random numbers; the same seed repeats the same run.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
 
@@ -97,31 +101,31 @@ pub(crate) struct RackSimulateArgs {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum PatternArg {
-    /// One request at a time, between servers by chance.
+    /// One request at a time, between two random servers.
     One,
-    /// All servers ask others, at random times.
+    /// All servers send requests to others, at random times.
     Load,
-    /// All servers answer one at once.
+    /// All servers answer the same server at once.
     Incast,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum ForwardingArg {
-    /// A frame leaves when its head is in.
+    /// Forward a frame as soon as its header has arrived.
     CutThrough,
-    /// A frame leaves when all of it is in.
+    /// Forward a frame after all of it has arrived.
     StoreAndForward,
 }
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   sprat rack examples
-  sprat rack examples cassandra-6 > rack.toml   one to change")]
+  sprat rack examples cassandra-6 > rack.toml   start a description from a built-in rack")]
 pub(crate) struct RackExamplesArgs {
-    /// Print this one.
+    /// Print the description of this rack; without a name, list all racks.
     name: Option<String>,
 
-    /// Print JSON.
+    /// Print JSON, one object a line.
     #[arg(long)]
     json: bool,
 }
@@ -213,8 +217,8 @@ fn text(plan: &Plan) -> Vec<String> {
     line("servers", format!("{}, {} cores", capacity.servers, capacity.cores));
     line("memory", capacity.memory.to_string());
     line("disks", capacity.disks.to_string());
-    let some = |value: Option<String>| value.unwrap_or_else(|| "not told".to_owned());
-    line("power, at most", some(capacity.power.map(|power| power.to_string())));
+    let some = |value: Option<String>| value.unwrap_or_else(|| "not given".to_owned());
+    line("maximum power", some(capacity.power.map(|power| power.to_string())));
     line("weight", some(capacity.weight.map(|weight| weight.to_string())));
     line("", String::new());
     let cables = if network.cables > 0 {
@@ -226,48 +230,48 @@ fn text(plan: &Plan) -> Vec<String> {
     line("hops", format!("{} at most, {} on average", network.diameter, digits(network.mean_hops)));
     if let Some(ratio) = network.oversubscription {
         line(
-            "a chassis's servers",
-            format!("can send {} times what its cables to others carry", digits(ratio)),
+            "oversubscription",
+            format!("a chassis's servers can send {} times what its cables carry", digits(ratio)),
         );
     }
     if let Some(rate) = network.bisection {
-        line("between halves", format!("{rate} each way, in the smallest cut found"));
+        line("bisection", format!("{rate} each way, in the smallest cut found"));
     }
     line("all to all", format!("{} a server", network.all_to_all));
     line(
         "all to one",
         format!(
-            "{} each; {} flows in the fullest cable",
+            "{} a server; {} flows share the fullest cable",
             network.incast,
             digits(network.incast_flows)
         ),
     );
     let failure = |worst: &Option<FailureEffect>| match worst {
-        None if network.cables == 0 => "there is no other".to_owned(),
-        None => "not examined: there are too many".to_owned(),
+        None if network.cables == 0 => "not applicable: the only chassis".to_owned(),
+        None => "not examined: too many switches".to_owned(),
         Some(worst) => format!(
-            "the worst, {}: {} chassis cut off, {} hops at most, the fullest cable carries {} \
-             times as much",
+            "the worst, {}: cuts off {} chassis, {} hops at most, {} times the load on the \
+             fullest cable",
             worst.part,
             worst.cut_off,
             worst.diameter,
             digits(worst.load)
         ),
     };
-    line("two lose their cables", failure(&network.link_failure));
-    line("a switch fails", failure(&network.switch_failure));
+    line("link failure", failure(&network.link_failure));
+    line("switch failure", failure(&network.switch_failure));
     let circle = match (&network.deadlock, network.examined) {
-        (None, false) => "not examined: there are too many".to_owned(),
-        (None, true) => "no frames wait for each other in a circle".to_owned(),
-        (Some(one), _) => format!(
-            "frames may wait for each other in a circle, {one} among them: do not pause, drop"
-        ),
+        (None, false) => "not examined: too many switches".to_owned(),
+        (None, true) => "impossible: no cycle of links that wait for each other".to_owned(),
+        (Some(one), _) => {
+            format!("possible, with {one} in a cycle: let switches drop frames, not pause")
+        }
     };
-    line("if it is lossless", circle);
+    line("lossless deadlock", circle);
     lines.extend(cassandra(plan));
     if !plan.summary.claims.is_empty() {
         lines.push(String::new());
-        let mut table = Table::new(&["claimed", "of it", "there is", ""]);
+        let mut table = Table::new(&["claim", "claimed", "planned", "verdict"]);
         for claim in &plan.summary.claims {
             table.row(vec![
                 claim.key.clone(),
@@ -298,34 +302,38 @@ fn cassandra(plan: &Plan) -> Vec<String> {
             format!("{} instances with {} tokens, {each}", found.instances, spec.tokens),
         ),
         line(
-            "room for rows",
-            format!("{}, with {} replicas and disks {fill} full", found.usable, spec.replication),
-        ),
-        line(
-            "the fullest instance",
-            format!("{} times the mean; the emptiest {}", digits(most), digits(least)),
-        ),
-        line(
-            "a server fails",
-            format!("{} of rows without QUORUM", percent(found.lost_with_server)),
-        ),
-        line(
-            "two servers fail",
+            "usable capacity",
             format!(
-                "{} of rows at worst; {} of all pairs take some",
+                "{} of rows, with {} replicas and disks {fill} full",
+                found.usable, spec.replication
+            ),
+        ),
+        line(
+            "balance",
+            format!(
+                "the fullest instance has {} times the mean, the emptiest {}",
+                digits(most),
+                digits(least)
+            ),
+        ),
+        line("server failure", format!("{} of rows lose QUORUM", percent(found.lost_with_server))),
+        line(
+            "two server failures",
+            format!(
+                "at most {} of rows lose QUORUM; {} of all pairs affect some rows",
                 percent(found.lost_with_pair),
                 percent(found.pairs)
             ),
         ),
         line(
-            "a chassis fails",
-            format!("{} of rows without QUORUM at worst", percent(found.lost_with_chassis)),
+            "chassis failure",
+            format!("at most {} of rows lose QUORUM", percent(found.lost_with_chassis)),
         ),
     ]
 }
 
 fn latencies(report: &SimulationReport) -> Vec<String> {
-    let mut table = Table::new(&["links between", "requests", "min", "median", "p99", "max"]);
+    let mut table = Table::new(&["links", "requests", "min", "median", "p99", "max"]);
     for latency in &report.by_hops {
         let times =
             [latency.min, latency.p50, latency.p99, latency.max].map(|time| time.to_string());
@@ -338,15 +346,15 @@ fn latencies(report: &SimulationReport) -> Vec<String> {
     }
     let mut lines: Vec<String> = table.to_string().lines().map(str::to_owned).collect();
     lines.push(String::new());
-    lines.push(format!("lost              {} requests, in buffers that were full", report.lost));
-    lines.push(format!("most that waited  {} at a switch's port", report.backlog));
+    lines.push(format!("lost              {} requests, dropped at full buffers", report.lost));
+    lines.push(format!("longest queue     {} at a switch port", report.backlog));
     lines.push(format!(
-        "the fullest port  {}, {} % of the time",
+        "busiest port      {}, busy {} % of the time",
         report.fullest.0,
         digits(report.fullest.1 * 100.0)
     ));
     lines.push(format!(
-        "answers           {} in {} of virtual time",
+        "goodput           {} in {} of virtual time",
         report.goodput, report.elapsed
     ));
     lines
@@ -421,7 +429,7 @@ fn write(plan: &Plan, folder: &Path) -> Result<()> {
         Some(svg) => put("plan.svg", svg.as_bytes()),
         None => {
             eprintln!(
-                "sprat: no picture: {} switches cannot be told apart in one",
+                "sprat: skipped plan.svg: {} switches are too many for one picture",
                 plan.fabric.switches
             );
             Ok(())

@@ -25,63 +25,78 @@ use std::time::{Duration, Instant};
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  sprat rack power rack.toml --duration 60s             by the sensors that the plan names
-  sprat rack power rack.toml --operations 1200000       and joules for a million of operations
-  sprat rack power rack.toml --load load.json           the same, of a `sprat rack load --json`
+  sprat rack power rack.toml --duration 60s             read the sensors that the plan names
+  sprat rack power rack.toml --operations 1200000       add joules per million operations
+  sprat rack power rack.toml --load load.json           with the operations of `sprat rack load`
   sprat rack power rack.toml --every 5s --duration 8h --html power.html
-  sprat rack power --here                               this machine's own sensors
+  sprat rack power --here                               read this machine's own sensors
 
-Sensors are told in the plan, in order; those of the first one's kind count, others are told beside them:
-  [[power.sensors]]            of each server; {name}, {address}, {chassis}, {slot} and {user} are put in
-  kind = \"redfish\"             rapl, hwmon, ipmi, redfish, shelly, tasmota, command
+List sensors in the plan, most trusted first. Those of the first one's kind are summed; others
+are shown beside them. docs/power.md describes all kinds.
+  [[power.sensors]]            # of each server: {name}, {address}, {chassis}, {slot}, {user}
+  kind = \"redfish\"             # rapl, hwmon, ipmi, redfish, shelly, tasmota or command
   url = \"https://bmc-{name}\"
-  login = \"/etc/sprat/bmc\"     a file with USER:PASSWORD, for nobody else to read
-docs/power.md has all of them. [[power.chassis]] is the same for what a chassis takes as a whole.
+  login = \"/etc/sprat/bmc\"     # a file with USER:PASSWORD, readable only by its owner
+[[power.chassis]] lists the sensors of a whole chassis in the same way.
 
-Exit code 3: no sensor told anything; 6: some did not, or not all of the time.")]
+Exit codes:
+  3  no sensor could be read
+  6  some sensors could not be read, or not all of the time")]
 pub(crate) struct RackPowerArgs {
-    /// A file, or a rack that comes with the program.
+    /// Rack description: a file, or a built-in rack (see `sprat rack examples`).
     #[arg(required_unless_present = "here", conflicts_with = "here")]
     rack: Option<String>,
 
-    /// This machine's own sensors: RAPL, hwmon, and its controller over IPMI.
-    #[arg(long)]
+    /// Read this machine's sensors: RAPL, hwmon, and its management controller over IPMI.
+    #[arg(long, help_heading = "This machine")]
     here: bool,
 
-    /// With --here: of the board's sensors those that count. Once for each.
-    #[arg(long = "channel", value_name = "NAME", requires = "here")]
+    /// Count only this sensor of the board. Repeatable.
+    #[arg(long = "channel", value_name = "NAME", requires = "here", help_heading = "This machine")]
     channels: Vec<String>,
 
-    /// With --here: how many instances share this machine.
-    #[arg(long, value_name = "COUNT", requires = "here", default_value_t = 0)]
+    /// Number of instances that share this machine.
+    #[arg(
+        long,
+        value_name = "COUNT",
+        requires = "here",
+        default_value_t = 0,
+        help_heading = "This machine"
+    )]
     instances: usize,
 
-    /// With --here: where sysfs is.
-    #[arg(long, value_name = "FOLDER", requires = "here", default_value = "/sys")]
+    /// Folder where sysfs is mounted.
+    #[arg(
+        long,
+        value_name = "FOLDER",
+        requires = "here",
+        default_value = "/sys",
+        help_heading = "This machine"
+    )]
     sysfs: PathBuf,
 
-    /// Time from reading to reading, 50 ms at least.
+    /// Interval between readings, 50ms or more.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = sprat_units::duration)]
     every: Duration,
 
-    /// How long in all, such as 90s, 10m or 1h.
+    /// Length of the measurement, such as 90s, 10m or 1h; Ctrl-C ends it early.
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = sprat_units::duration)]
     duration: Duration,
 
-    /// How many operations were done meanwhile.
+    /// Number of operations during the measurement, for joules per operation.
     #[arg(long, value_name = "COUNT")]
     operations: Option<u64>,
 
-    /// What `sprat rack load --json` told of a load meanwhile.
+    /// Output of a `sprat rack load --json` that ran meanwhile, for joules per operation.
     #[arg(long, value_name = "FILE", conflicts_with = "operations")]
     load: Option<PathBuf>,
 
-    /// Draw power over time into this file.
-    #[arg(long, value_name = "FILE")]
+    /// Write an HTML report with a chart of power over time to this file.
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
     html: Option<PathBuf>,
 
-    /// Print JSON, all readings with it.
-    #[arg(long)]
+    /// Print JSON, with all readings.
+    #[arg(long, help_heading = "Output")]
     json: bool,
 }
 
@@ -102,7 +117,8 @@ pub(crate) fn power(args: &RackPowerArgs) -> Result<ExitCode> {
     if every < LEAST_EVERY || long > MAX_DURATION || long.is_zero() {
         let least = LEAST_EVERY.as_millis();
         bail!(
-            "--every {every:?} --duration {long:?}: want {least} ms at least, and a year at most"
+            "--every {every:?} --duration {long:?}: want readings {least} ms apart or more, for up \
+             to a year"
         );
     }
     if let Some(path) = &args.load {
@@ -122,7 +138,7 @@ pub(crate) fn power(args: &RackPowerArgs) -> Result<ExitCode> {
                 sensor.read().map_err(|error| why.push(error.to_string())).is_ok()
             });
             if here.sensors.is_empty() {
-                eprintln!("sprat: this machine tells nothing of its power");
+                eprintln!("sprat: this machine has no power sensor that can be read:");
                 why.iter().for_each(|why| eprintln!("  {why}"));
                 return Ok(ExitCode::from(NOT_FOUND));
             }
@@ -131,8 +147,8 @@ pub(crate) fn power(args: &RackPowerArgs) -> Result<ExitCode> {
     };
     if targets.iter().all(|target| target.sensors.is_empty()) {
         eprintln!(
-            "sprat: {name}: the plan names no sensor; [[power.sensors]] does, see `sprat rack \
-             power --help`"
+            "sprat: {name}: the plan has no sensors: add [[power.sensors]], see `sprat rack power \
+             --help`"
         );
         return Ok(ExitCode::from(NOT_FOUND));
     }
@@ -148,7 +164,9 @@ pub(crate) fn power(args: &RackPowerArgs) -> Result<ExitCode> {
     }
     let counted = load.is_some() || args.operations.is_some();
     if counted && per_million.is_none() && report.total.is_some() {
-        eprintln!("sprat: no joules for a million of operations: too little of the power was read");
+        eprintln!(
+            "sprat: cannot compute joules per million operations: too many readings are missing"
+        );
     }
     if args.json {
         print_json(&json!({ "report": report, "joules-per-million-operations": per_million }))?;
@@ -180,7 +198,7 @@ fn read_load(path: &Path) -> Result<(u64, f64)> {
         }
         if begun.elapsed() > LOAD_PATIENCE {
             bail!(
-                "--load {}: it is not what `sprat rack load --json` prints, or is not whole yet",
+                "--load {}: want the complete output of `sprat rack load --json`",
                 path.display()
             );
         }
@@ -238,15 +256,15 @@ fn run(args: &RackPowerArgs, sampling: Sampling) -> Result<Report> {
 /// Renders a table of all targets.
 fn table(report: &Report) -> Table {
     let mut table = Table::new(&[
-        "",
+        "target",
         "W",
         "W an instance",
         "peak W",
         "J",
-        "not read, s",
+        "unread, s",
         "readings",
         "failed",
-        "by",
+        "sensor",
     ]);
     let watts = |watts: Option<Watts>| watts.map_or("-".to_owned(), |watts| digits(watts.0));
     for target in &report.targets {
@@ -254,7 +272,7 @@ fn table(report: &Report) -> Table {
         let by = |counts: bool| target.sensors.iter().filter(move |sensor| sensor.counts == counts);
         let peak = by(true).map(|sensor| sensor.peak).sum::<Watts>();
         let rest = if target.shared {
-            ["-", "-", "-", "-", "-", "its part of the chassis"].map(str::to_owned)
+            ["-", "-", "-", "-", "-", "share of the chassis"].map(str::to_owned)
         } else {
             [
                 digits(peak.0),
@@ -268,7 +286,7 @@ fn table(report: &Report) -> Table {
         table.row(first.into_iter().chain(rest).collect());
         for sensor in by(false) {
             let cells = [
-                format!("  {} beside it", target.name),
+                format!("  {} (not summed)", target.name),
                 watts(sensor.watts),
                 "-".to_owned(),
                 digits(sensor.peak.0),
@@ -295,19 +313,17 @@ fn text(report: &Report, per_million: Option<f64>) -> Vec<String> {
         lines.push(format!("{} on average{each}; {energy}", total.watts));
         if total.measured < total.there_are {
             lines.push(format!(
-                "of {} only {} told their power: the rest is not in it",
+                "only {1} of {0} were measured; the sums leave out the others",
                 total.there_are, total.measured
             ));
         }
     }
     if let Some(total) = report.total.filter(|total| total.unread > 0.0) {
         let share = digits(total.unread * 100.0);
-        lines.push(format!(
-            "{share} % of the time of all of them was not read, and is not in the energy"
-        ));
+        lines.push(format!("{share} % of the time was not measured; the energy leaves it out"));
     }
     if let Some(joules) = per_million {
-        lines.push(format!("{} J for a million of operations", digits(joules)));
+        lines.push(format!("{} J per million operations", digits(joules)));
     }
     if report.stopped {
         lines.push("ended early".to_owned());

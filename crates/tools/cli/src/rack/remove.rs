@@ -12,34 +12,38 @@ use std::process::ExitCode;
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  sprat rack remove rack.toml c0-n4-i1                its rows go to the others, then it stops
-  sprat rack remove rack.toml c0-n4                   all instances of a server
-  sprat rack remove rack.toml c0-n4 --gone            its server is dead: the others make its rows anew from replicas
+  sprat rack remove rack.toml c0-n4-i1         move its rows to the other instances, stop it
+  sprat rack remove rack.toml c0-n4            remove all instances of a server
   sprat rack remove rack.toml c0-n4 --check
+  sprat rack remove rack.toml c0-n4 --gone     remove a dead server; the others copy its rows
+                                               from their replicas
 
-Who stays must be well, and enough for all replicas. What it had is kept on its server (HOME/kept-TIME), unless
---purge. It is not on the ring any more, whatever the description says: `up` leaves it alone, `add` with its name has
-it come back. Safe to run again after an interruption: the same command goes on.")]
+The remaining instances must be up, and enough for all replicas. The data of a removed instance
+stays on its server in HOME/kept-TIME unless --purge is given. `up` leaves a removed instance
+alone even if the description lists it; `sprat rack add RACK NAME` brings it back.
+
+Exit codes:
+  6  stopped by Ctrl-C between two steps; run it again to continue")]
 pub(crate) struct RackRemoveArgs {
     #[command(flatten)]
     place: RackPlace,
 
-    /// The instance, or the server.
+    /// Instance or server to remove.
     name: String,
 
-    /// It does not run and never will again: nothing is asked of it.
+    /// The instance is dead and will not return: do not contact it.
     #[arg(long)]
     gone: bool,
 
-    /// Remove its data, once its rows are with others.
+    /// Delete the instance's data after the other instances have its rows.
     #[arg(long)]
     purge: bool,
 
-    /// Tell whether it may leave, and change nothing.
+    /// Check whether the instance can be removed, and change nothing.
     #[arg(long)]
     check: bool,
 
-    /// Print JSON: who left.
+    /// Print JSON: the instances that were removed.
     #[arg(long)]
     json: bool,
 }
@@ -61,11 +65,11 @@ pub(crate) fn remove(args: &RackRemoveArgs) -> Result<ExitCode> {
     match (args.json, args.check) {
         (true, _) => print_json(&json!({ "check": args.check, "left": removed.left }))?,
         (false, _) if names.is_empty() => {
-            print_line(&format!("{} has left the ring already", args.name))?
+            print_line(&format!("{} has already left the ring", args.name))?
         }
         (false, true) => print_line(&format!("{names} would leave the ring"))?,
         (false, false) => {
-            print_line(&format!("{} left, {} stay", removed.left.len(), removed.stay))?
+            print_line(&format!("{} removed, {} remain", removed.left.len(), removed.stay))?
         }
     }
     Ok(ExitCode::SUCCESS)

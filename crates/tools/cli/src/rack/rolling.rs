@@ -12,43 +12,48 @@ use std::process::ExitCode;
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  sprat rack rolling config rack.toml --jars lib      bring changed settings to who has others, one at a time
-  sprat rack rolling upgrade rack.toml --jars new     the same with other jars, and their files written anew
-  sprat rack rolling restart rack.toml --jars lib
+  sprat rack rolling config rack.toml --jars lib      apply changed settings of the description
   sprat rack rolling config rack.toml --jars lib --check
+  sprat rack rolling restart rack.toml --jars lib --limit c0-n2
+  sprat rack rolling upgrade rack.toml --jars new     switch to the jars in new/
 
-Each instance in turn: all others must be up and agree on the schema; it writes down what it has in memory, stops, is given its
-files, starts, and the others must see it before the next one. Ctrl-C ends it after the present one. Safe to
-run again: `config` and `upgrade` pass over who has its files already. Jars of several versions lie beside each
-other on servers: the way back is `upgrade` with the old ones, as long as Cassandra reads what the new one wrote.")]
+Before each instance and after the last one, all instances must be up and agree on the schema.
+The instance flushes its memory to disk, stops, gets its new files and starts again. `config`
+and `upgrade` skip instances that already have their files, so run the command again to
+continue.
+
+Servers keep the jars of several versions. To go back, run `upgrade` with the old jars, as long
+as the old version reads the files that the new one wrote.
+
+Exit codes:
+  6  stopped by Ctrl-C, after the current instance was completed")]
 pub(crate) struct RackRollingArgs {
-    /// What to do.
+    /// Operation.
     what: RollingArg,
 
     #[command(flatten)]
     place: RackPlace,
 
-    /// The folder with Cassandra's jars on this machine.
+    /// Folder with Cassandra's jars on this machine.
     #[arg(long, value_name = "FOLDER", env = "SPRAT_CASSANDRA")]
     jars: PathBuf,
 
-    /// Only these: names of servers or instances, with commas between.
+    /// Only these servers or instances: names separated by commas.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     limit: Vec<String>,
 
-    /// Tell what would change, and change nothing.
+    /// Show what would change, and change nothing.
     #[arg(long)]
     check: bool,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub(crate) enum RollingArg {
-    /// Stop each and start it.
+    /// Restart every instance.
     Restart,
-    /// Start those anew whose settings are others than before.
+    /// Restart instances whose settings differ from the description.
     Config,
-    /// Start those anew whose jars are others than before, and have all write their tables in the
-    /// new form.
+    /// Restart instances with other jars, and let all rewrite their tables in the new format.
     Upgrade,
 }
 
@@ -61,8 +66,8 @@ pub(crate) fn rolling(args: &RackRollingArgs) -> Result<ExitCode> {
         RollingArg::Upgrade => Rolling::Upgrade,
     };
     let (output, became) = match args.check {
-        true => (Output::Differences, "would begin anew"),
-        false => (Output::Instances, "began anew"),
+        true => (Output::Differences, "would be restarted"),
+        false => (Output::Instances, "restarted"),
     };
     let mut terminal = Terminal::stoppable(output)?;
     let jars = std::path::absolute(&args.jars)?;
@@ -79,6 +84,6 @@ pub(crate) fn rolling(args: &RackRollingArgs) -> Result<ExitCode> {
 
 /// Prints how far a stopped change got, and returns the exit code.
 pub(super) fn stopped(how_far: &str) -> ExitCode {
-    eprintln!("sprat: stopped{how_far}; run it again to go on");
+    eprintln!("sprat: stopped{how_far}; run the command again to continue");
     ExitCode::from(INCOMPLETE)
 }

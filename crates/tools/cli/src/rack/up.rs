@@ -14,60 +14,68 @@ use sprat_ring::{Deployment, Location, Machines, Status};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+/// The rack and the hosts on which it runs. Pages list the hosts' flags under a heading of their
+/// own.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct RackPlace {
-    /// A file, or a rack that comes with the program.
+    /// Rack description: a file, or a built-in rack (see `sprat rack examples`).
     pub(super) rack: String,
 
-    /// Hosts are made on this machine, as namespaces with an ssh server each. Needs root.
-    #[arg(long, group = "here")]
+    /// Run the hosts on this machine, as network namespaces with an ssh server each. Needs root.
+    #[arg(long, group = "here", help_heading = "Hosts")]
     local: bool,
 
-    /// Hosts are made on this machine, as guests with a kernel, disks and a clock each (User-Mode
-    /// Linux). Needs root.
-    #[arg(long, group = "here")]
+    /// Run the hosts on this machine, as User-Mode Linux guests with a kernel, disks and a clock
+    /// each. Needs root.
+    #[arg(long, group = "here", help_heading = "Hosts")]
     guests: bool,
 
-    /// The folder with all of the rack: inventory, files, keys, data of hosts on this machine
-    /// [default: below $XDG_STATE_HOME/sprat/racks or ~/.local/state/sprat/racks, by the rack's
-    /// name].
-    #[arg(long, value_name = "FOLDER")]
+    /// Folder of the rack's state: inventory, files, keys, and data of hosts on this machine
+    /// [default: sprat/racks/NAME in $XDG_STATE_HOME or ~/.local/state].
+    #[arg(long, value_name = "FOLDER", help_heading = "Hosts")]
     state: Option<PathBuf>,
 
-    /// The folder into which pip put Ansible with --target; else ansible-playbook is looked for on
-    /// the path.
-    #[arg(long, value_name = "FOLDER", env = "SPRAT_ANSIBLE")]
+    /// Folder into which `pip install --target` put Ansible; without it, sprat runs
+    /// `ansible-playbook` from PATH.
+    #[arg(long, value_name = "FOLDER", env = "SPRAT_ANSIBLE", help_heading = "Hosts")]
     ansible: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  sprat rack up rack.toml --jars lib                  on its servers, over ssh
-  sprat rack up rack.toml --jars lib --check          what would change, and nothing is
-  sprat rack up three.toml --local --jars lib         on this machine
-  sprat rack up three.toml --guests --jars lib        there, each server with a kernel and disks of its own
-  sprat rack up rack.toml --jars lib --limit c0-n3    one server
+  sprat rack up rack.toml --jars lib                  set up the servers over ssh
+  sprat rack up rack.toml --jars lib --check          only show what would change
+  sprat rack up rack.toml --jars lib --limit c0-n3    set up one server
+  sprat rack up three.toml --local --jars lib         on this machine, in namespaces
+  sprat rack up three.toml --guests --jars lib        on this machine, in guests
 
-Safe to run again: what is right is left alone, what is missing is made, who does not run is started.
-Servers need ssh, Python 3 and, unless Java 17 is there, Debian's packages; this machine needs Ansible
-(ansible-core). Jars of Cassandra 5: deploy/cassandra/pom.xml names them, Maven fetches them.")]
+Run it again at any time: it changes only what differs from the description, and starts
+instances that do not run. It does not restart running instances; use `sprat rack rolling` for
+that.
+
+Servers need ssh and Python 3, and Debian's package archive if Java 17 is missing. This machine
+needs Ansible (ansible-core) and the jars of Cassandra 5, which Maven downloads with
+deploy/cassandra/pom.xml.
+
+Exit codes:
+  130  interrupted; run it again to continue")]
 pub(crate) struct RackUpArgs {
     #[command(flatten)]
     place: RackPlace,
 
-    /// The folder with Cassandra's jars on this machine, where the description has Cassandra.
+    /// Folder with Cassandra's jars on this machine; required if the description has [cassandra].
     #[arg(long, value_name = "FOLDER", env = "SPRAT_CASSANDRA")]
     jars: Option<PathBuf>,
 
-    /// Tell what would change, and change nothing.
+    /// Show what would change, and change nothing.
     #[arg(long)]
     check: bool,
 
-    /// Only these servers: names, with commas between.
+    /// Set up only these servers: names separated by commas.
     #[arg(long, value_name = "NAMES")]
     limit: Option<String>,
 
-    /// Print JSON: what was changed, by server.
+    /// Print JSON: the number of changes on each server.
     #[arg(long)]
     json: bool,
 }
@@ -77,17 +85,20 @@ pub(crate) struct RackUpArgs {
   sprat rack replace rack.toml c0-n3-i1 --jars lib
   sprat rack replace three.toml c0-n2-i1 --local --jars lib
 
-For an instance whose disks or server are new, or whose data is not to be trusted. It is stopped, what it had is
-kept beside it (HOME/kept-TIME), and it fetches from the others what it should have. They must see that it is down,
-which takes them some seconds; it is waited for that.")]
+Use it for an instance with a new disk or server, or with data that cannot be trusted. It stops
+the instance, keeps its old data in HOME/kept-TIME, waits some seconds until the other instances
+see that it is down, and then starts it empty to fetch its rows from them.
+
+Exit codes:
+  130  interrupted; run it again to continue")]
 pub(crate) struct RackReplaceArgs {
     #[command(flatten)]
     place: RackPlace,
 
-    /// The instance, by its name in `sprat rack status`.
+    /// Name of the instance, as `sprat rack status` shows it.
     instance: String,
 
-    /// The folder with Cassandra's jars on this machine.
+    /// Folder with Cassandra's jars on this machine.
     #[arg(long, value_name = "FOLDER", env = "SPRAT_CASSANDRA")]
     jars: PathBuf,
 }
@@ -95,7 +106,10 @@ pub(crate) struct RackReplaceArgs {
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   sprat rack status rack.toml
-  sprat rack status three.toml --local --json")]
+  sprat rack status three.toml --local --json
+
+Exit codes:
+  6  an instance is not up and normal (UN), or a service does not run")]
 pub(crate) struct RackStatusArgs {
     #[command(flatten)]
     place: RackPlace,
@@ -107,14 +121,17 @@ pub(crate) struct RackStatusArgs {
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  sprat rack down rack.toml               instances stop, data stays
-  sprat rack down three.toml --local      and the hosts are gone
-  sprat rack down three.toml --local --purge")]
+  sprat rack down rack.toml                     stop the instances; their data stays
+  sprat rack down three.toml --local            also remove the hosts; the data stays
+  sprat rack down three.toml --local --purge    also remove the data
+
+Exit codes:
+  130  interrupted; run it again to continue")]
 pub(crate) struct RackDownArgs {
     #[command(flatten)]
     place: RackPlace,
 
-    /// With --local or --guests: remove the rack's folder too, data and all.
+    /// With --local or --guests: also remove the rack's folder, with all data.
     #[arg(long, requires = "here")]
     purge: bool,
 }
@@ -157,7 +174,7 @@ fn end_on_signals(rack: &Deployment) -> Result<()> {
 fn state() -> Result<PathBuf> {
     let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/state"));
     let base = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).or_else(home);
-    Ok(base.context("no HOME: name a folder with --state")?.join("sprat/racks"))
+    Ok(base.context("HOME is not set: add --state FOLDER")?.join("sprat/racks"))
 }
 
 /// Returns the folder with the images of virtual machines, which all racks share.
@@ -165,7 +182,7 @@ fn images() -> Result<PathBuf> {
     let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
     let base = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or_else(home);
     Ok(base
-        .context("no HOME: set XDG_CACHE_HOME to a folder for the guests' image")?
+        .context("HOME is not set: set XDG_CACHE_HOME, the folder for the guests' image")?
         .join("sprat/guests"))
 }
 
@@ -188,10 +205,7 @@ pub(crate) fn up(args: &RackUpArgs) -> Result<ExitCode> {
         print_json(&serde_json::to_value(&recaps)?)?;
     } else {
         for recap in &recaps {
-            print_line(&format!(
-                "{:<12} {} right, of which {} changed",
-                recap.host, recap.ok, recap.changed
-            ))?;
+            print_line(&format!("{:<12} {} ok, {} changed", recap.host, recap.ok, recap.changed))?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -226,9 +240,9 @@ fn print_status(status: &Status) -> Result<()> {
         print_line(table.to_string().trim_end())?;
     }
     match &status.seen_by {
-        Some(by) => {
-            print_line(&format!("state as {by} sees it; who has just died is UN for some seconds"))?
-        }
+        Some(by) => print_line(&format!(
+            "state as seen by {by}; an instance that just died stays UN for some seconds"
+        ))?,
         None if status.instances.is_empty() => {}
         None => print_line("no instance runs")?,
     }
@@ -252,7 +266,7 @@ fn process(alive: &ProcessState) -> String {
     match alive {
         ProcessState::Running { pid } => pid.to_string(),
         ProcessState::Stopped => "not running".to_owned(),
-        ProcessState::Absent => "never brought".to_owned(),
+        ProcessState::Absent => "not set up".to_owned(),
         ProcessState::Unreachable { .. } => "unreachable".to_owned(),
     }
 }
@@ -264,7 +278,7 @@ pub(crate) fn replace(args: &RackReplaceArgs) -> Result<ExitCode> {
     let mut terminal = Terminal::new(Output::Nothing);
     sprat_ring::replace(&rack, &args.instance, &std::path::absolute(&args.jars)?, &mut terminal)?;
     terminal.finish();
-    print_line(&format!("{} has taken its place anew", args.instance))?;
+    print_line(&format!("{} replaced; it has its rows again", args.instance))?;
     Ok(ExitCode::SUCCESS)
 }
 

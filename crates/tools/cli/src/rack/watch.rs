@@ -85,14 +85,14 @@ impl Watcher for Terminal {
             },
             Event::NotOnRing(name) => {
                 self.bar.suspend(|| {
-                    eprintln!("sprat: {name} is not on the ring: `sprat rack add` brings it there")
+                    eprintln!("sprat: {name} is not on the ring: run `sprat rack add` to add it")
                 });
             }
             Event::Restarted { name, restarted } => {
                 let became = match (restarted, would) {
-                    (true, false) => "began anew",
-                    (true, true) => "would begin anew",
-                    (false, _) => "is as it should be",
+                    (true, false) => "restarted",
+                    (true, true) => "would be restarted",
+                    (false, _) => "is up to date",
                 };
                 return self.line(&format!("{name} {became}"));
             }
@@ -101,10 +101,10 @@ impl Watcher for Terminal {
             }
             Event::Left { name, data } if instances => {
                 let data = match data {
-                    LeftData::Kept => "its data is kept beside it",
-                    LeftData::Removed => "its data is removed",
+                    LeftData::Kept => "its data is kept on its server",
+                    LeftData::Removed => "its data is deleted",
                     LeftData::Unreachable => {
-                        "its server cannot be reached: should it come back, remove what is there \
+                        "its server cannot be reached: if it returns, delete its data there \
                          before it starts"
                     }
                 };

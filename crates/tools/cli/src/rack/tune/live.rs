@@ -50,7 +50,8 @@ impl<'a> Live<'a> {
         warm: Duration,
         measured: Duration,
     ) -> Result<Self> {
-        let jars = args.jars.as_ref().context("name the folder with Cassandra's jars: --jars")?;
+        let jars =
+            args.jars.as_ref().context("add --jars FOLDER, the folder with Cassandra's jars")?;
         let overlay = Overlay::read(rack.folder.path())?;
         Ok(Self {
             args,
@@ -78,14 +79,14 @@ impl<'a> Live<'a> {
     /// Adds to an error what the user can do about it.
     pub(super) fn explain(&self, error: TuneError) -> Error {
         self.finish();
-        let mend = "what was tried is written down: run it again, which undoes what was half-way, \
-            or `sprat rack tune --undo`";
+        let mend = "tuning stopped: run it again, which first undoes an unfinished change, or \
+            undo all with `sprat rack tune --undo`";
         Error::new(error).context(mend)
     }
 
     fn host(&self, name: &str) -> Result<Host, String> {
         let found = hosts(&self.rack.plan).into_iter().find(|host| host.name == name);
-        found.ok_or_else(|| format!("the plan has no server {name} any more"))
+        found.ok_or_else(|| format!("the plan no longer has the server {name}"))
     }
 
     /// Runs a command on a host and returns its output.
@@ -159,8 +160,9 @@ impl<'a> Live<'a> {
         }
         let file = format!("{ACROSS_BOOTS}/sprat-{}.conf", self.rack.name());
         for host in &hosts(&self.rack.plan) {
-            let mut text =
-                String::from("# What tuning found: `sprat rack tune --undo` takes it away.\n");
+            let mut text = String::from(
+                "# Settings from `sprat rack tune`; `sprat rack tune --undo` removes them.\n",
+            );
             for (path, value) in lines.get(host.name.as_str()).into_iter().flatten() {
                 writeln!(text, "w {path} - - - - {value}").expect("a string takes all");
             }
@@ -207,7 +209,8 @@ impl Subject for Live<'_> {
                     );
                     if !plain {
                         return Err(format!(
-                            "{host}: {path} = {value:?} is nothing that a kernel is told"
+                            "{host}: {path} = {value:?}: only letters, digits, spaces and -_, are \
+                             allowed"
                         ));
                     }
                     // Do not write what is set already: the file may be one that cannot be written.
@@ -217,9 +220,7 @@ impl Subject for Live<'_> {
                     self.run(host, &format!("printf %s '{value}' > {path}"))?;
                     let said = self.read_setting(host, path)?;
                     if said != *value {
-                        return Err(format!(
-                            "{host}: {path} says {said} after it was told {value}"
-                        ));
+                        return Err(format!("{host}: {path} is {said} after {value} was written"));
                     }
                 }
                 Change::Instances(wanted) => overlay = Some(wanted),
@@ -261,7 +262,7 @@ impl Subject for Live<'_> {
         let line = match event {
             TuneEvent::Before(measured, margin) => {
                 format!(
-                    "before: {}; two measurements of it differ by {:.0} %",
+                    "before: {}; two measurements differ by {:.0} %",
                     describe(measured),
                     margin * 100.0
                 )
@@ -276,7 +277,7 @@ impl Subject for Live<'_> {
             }
             TuneEvent::Tried(entry) => outcome(entry),
             TuneEvent::Recovered(entry) => {
-                format!("undone, since an earlier run left it half-way: {}", entry.proposed)
+                format!("undid a change that an earlier run left unfinished: {}", entry.proposed)
             }
             TuneEvent::After(measured) => format!("after: {}", describe(measured)),
         };
@@ -316,7 +317,7 @@ fn kernel_file(path: &str) -> Result<&str, String> {
     if is_kernel_file(path) {
         Ok(path)
     } else {
-        Err(format!("{path} is no file of the kernel's that is tuned"))
+        Err(format!("{path} is not a kernel setting that tuning may change"))
     }
 }
 

@@ -20,73 +20,92 @@ use std::time::Duration;
 
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("what").required(true), after_help = "Examples:
-  sprat rack tune rack.toml --check                     what is otherwise than advised; nothing is changed
-  sprat rack load rack.toml --reads 0 --duration 10m    data to measure on, if the rack has none
+  sprat rack tune rack.toml --check                     show settings that differ from advice
+  sprat rack load rack.toml --reads 0 --duration 10m    write data first, if there is none
   sprat rack tune rack.toml --apply --jars lib --rate 2000 --html tune.html
   sprat rack tune rack.toml --apply --jars lib --only collector,read-ahead
-  sprat rack tune rack.toml --undo --jars lib           all as it was
+  sprat rack tune rack.toml --undo --jars lib           restore all settings
 
-Settings are tried one class at a time, in this order: collector, read-ahead, compaction, concurrency, memtable,
-commit-log, scheduler, memory, limits, governor, interrupts, network; with --table also chunks, strategy,
-speculation. Each is measured just before and just after, under the same load, and is kept only if latency is better by
-more than two measurements of the same differ; memory, limits, governor, interrupts and network if it is not worse,
-since what they prevent is seldom. Latency is compared by the geometric mean of each second's p99.
+Classes, in the order in which they are tried:
+  kept if latency improves by more than two measurements of the same settings differ:
+    collector, read-ahead, compaction, concurrency, memtable, commit-log, scheduler
+  kept unless latency gets worse, since they prevent rare stalls:
+    memory, limits, governor, interrupts, network
+  only with --table, kept if latency improves:
+    chunks, strategy, speculation
+Each is measured before and after under the same load. Latency is the geometric mean of the p99
+of each second.
 
-Before something is changed, what it was is written down in the rack's folder (tune.json): an end at any time
-is mended by the next run, and --undo brings all of it back. What is found for instances counts from then on in `rack up`
-too (tuned.json). Files of a kernel are set anew when a host with systemd starts. With hosts on this machine (--local) these
-are this machine's.")]
+Old values are saved in the rack's folder (tune.json) before anything changes: the next run
+undoes a step that was interrupted, and --undo restores everything. `rack up` uses the settings
+found for instances (tuned.json); hosts with systemd apply kernel settings at boot. With
+--local, kernel settings are those of this machine.
+
+Exit codes:
+  6  --check found settings that differ from advice")]
 pub(crate) struct RackTuneArgs {
-    #[command(flatten)]
-    place: RackPlace,
-
-    /// Tell what is otherwise than advised, and change nothing. Exit code 6 if there is something.
+    /// Show settings that differ from the advised ones, and change nothing.
     #[arg(long, group = "what")]
     check: bool,
 
-    /// Try it, and keep what helps.
+    /// Try the advised settings, and keep those that help.
     #[arg(long, group = "what")]
     apply: bool,
 
-    /// Bring back what was before.
+    /// Restore all settings that tuning changed.
     #[arg(long, group = "what")]
     undo: bool,
 
-    /// Only these classes.
-    #[arg(long, value_name = "CLASSES", value_delimiter = ',')]
-    only: Vec<String>,
-
-    /// Tune this table too: KEYSPACE.TABLE. Its files are written anew, which takes time and room.
-    /// Once for each.
-    #[arg(long = "table", value_name = "TABLE")]
-    tables: Vec<String>,
-
-    /// The folder with Cassandra's jars on this machine; --apply and --undo want it.
+    /// Folder with Cassandra's jars on this machine; --apply and --undo require it.
     #[arg(long, value_name = "FOLDER", env = "SPRAT_CASSANDRA")]
     jars: Option<PathBuf>,
 
-    /// Operations a second of the load.
-    #[arg(long, value_name = "RATE", default_value_t = 1000.0)]
+    /// Only these classes, separated by commas.
+    #[arg(long, value_name = "CLASSES", value_delimiter = ',')]
+    only: Vec<String>,
+
+    /// Also tune this table: KEYSPACE.TABLE. Rewrites its files, which takes time and disk space.
+    /// Repeatable.
+    #[arg(long = "table", value_name = "TABLE")]
+    tables: Vec<String>,
+
+    /// Operations a second while measuring.
+    #[arg(long, value_name = "RATE", default_value_t = 1000.0, help_heading = "Measurement")]
     rate: f64,
 
-    /// How long each measurement is.
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = sprat_units::duration)]
+    /// Length of each measurement.
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "30s",
+        value_parser = sprat_units::duration,
+        help_heading = "Measurement"
+    )]
     duration: Duration,
 
-    /// How long the same load runs before each measurement, without being counted.
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = sprat_units::duration)]
+    /// Time under the same load before each measurement, not counted.
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "10s",
+        value_parser = sprat_units::duration,
+        help_heading = "Measurement"
+    )]
     warm: Duration,
 
     #[command(flatten)]
     work: WorkArgs,
 
-    /// Write a page: what was changed, why, and latency before and after.
-    #[arg(long, value_name = "FILE")]
+    /// Write an HTML report to this file: each change, its reason, and latency before and after.
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
     html: Option<PathBuf>,
 
     /// Print JSON.
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     json: bool,
+
+    #[command(flatten)]
+    place: RackPlace,
 }
 
 pub(crate) fn tune(args: &RackTuneArgs) -> Result<ExitCode> {
@@ -104,7 +123,7 @@ pub(crate) fn tune(args: &RackTuneArgs) -> Result<ExitCode> {
     if args.undo {
         let undone = undo(&mut live, &mut journal).map_err(|error| live.explain(error))?;
         live.keep_across_boots(&journal)?;
-        print_line(&format!("{undone} settings are as they were"))?;
+        print_line(&format!("restored {undone} settings"))?;
         return Ok(ExitCode::SUCCESS);
     }
     let advised = advised(args, live.rack())?;
@@ -131,7 +150,7 @@ fn check(args: &RackTuneArgs, rack: &Deployment) -> Result<ExitCode> {
     if args.json {
         print_json(&json!({ "advised": advised }))?;
     } else if advised.is_empty() {
-        print_line("all is as advised")?;
+        print_line("all settings are as advised")?;
     } else {
         let mut last = None;
         for candidate in &advised {
@@ -152,7 +171,7 @@ fn advised(args: &RackTuneArgs, rack: &Deployment) -> Result<Vec<Candidate>> {
         .map(|name| {
             let known = || Class::ALL.map(Class::name).join(", ");
             Class::named(name.trim())
-                .with_context(|| format!("--only {name}: there are {}", known()))
+                .with_context(|| format!("--only {name}: no such class; want one of {}", known()))
         })
         .collect::<Result<Vec<_>>>()?;
     let mut facts = Vec::new();

@@ -8,13 +8,13 @@ use sprat_tune::{Journal, Measured, Overlay, TrialState};
 
 /// Renders a table of all settings that were tried, and their outcomes.
 pub(super) fn tried(journal: &Journal) -> Table {
-    let mut table = Table::new(&["tried", "p99 before, ms", "after, ms", ""]);
+    let mut table = Table::new(&["setting", "p99 before, ms", "p99 after, ms", "outcome"]);
     for entry in &journal.entries {
         let p99 = |measured: Option<Measured>| {
             measured.map_or("-".to_owned(), |measured| format!("{:.2}", measured.p99))
         };
         let state = match &entry.state {
-            TrialState::Trying => "half-way",
+            TrialState::Trying => "unfinished",
             TrialState::Kept => "kept",
             TrialState::Undone => "undone",
             TrialState::Failed(_) => "failed",
@@ -63,7 +63,7 @@ pub(super) fn text(journal: &Journal) -> Vec<String> {
             _ => None,
         });
     if let Some(overlay) = overlays.last().filter(|overlay| **overlay != Overlay::default()) {
-        lines.push("for the rack's description, below [cassandra]:".to_owned());
+        lines.push("to keep them, add to the rack's description, below [cassandra]:".to_owned());
         lines.extend(overlay.lines().into_iter().map(|line| format!("  {line}")));
     }
     lines
@@ -75,18 +75,18 @@ pub(super) fn page(name: &str, journal: &Journal) -> Page {
     for line in text(journal) {
         page.note(&line);
     }
-    page.table("What was tried", &tried(journal));
-    let mut why = Table::new(&["what stands", "why"]);
+    page.table("Tried settings", &tried(journal));
+    let mut why = Table::new(&["kept setting", "reason"]);
     for entry in journal.standing() {
         why.row(vec![entry.proposed.clone(), entry.why.clone()]);
     }
-    page.table("Why", &why);
+    page.table("Reasons", &why);
     let steps: Vec<Measured> = journal.entries.iter().filter_map(|entry| entry.after).collect();
     let all: Vec<Measured> = journal.before.into_iter().chain(steps).chain(journal.after).collect();
     if all.len() > 1 {
         let most = all.iter().map(|measured| measured.p999).fold(1.0, f64::max);
         let x = Axis::linear(
-            "measurement: before, each that was tried, after",
+            "measurement: before, each tried setting, after",
             (all.len() - 1) as f64,
             |at| format!("{at:.0}"),
         );
@@ -105,7 +105,7 @@ pub(super) fn page(name: &str, journal: &Journal) -> Page {
             line("p99", &|one| one.p99),
             line("p99.9", &|one| one.p999),
         ];
-        page.figure("Response time by what was tried", &chart(&x, &y, &lines));
+        page.figure("Response time by measurement", &chart(&x, &y, &lines));
     }
     page
 }
