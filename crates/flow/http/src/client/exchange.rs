@@ -125,10 +125,10 @@ impl Caller {
             if had < content.len() {
                 break;
             }
-            if had >= MAX_ANSWER {
+            if had > MAX_ANSWER {
                 return Err(Fault::Malformed(format!("its answer is longer than {MAX_ANSWER} B")));
             }
-            content.resize(2 * had, 0);
+            content.resize((2 * had).min(MAX_ANSWER + 1), 0);
         }
         content.truncate(had);
         let goes_on = body.is_over() && !head.close;

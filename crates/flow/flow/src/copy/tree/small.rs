@@ -22,7 +22,7 @@ pub(super) const BATCH_FILES: usize = 128;
 /// wait for each other to read.
 pub(super) const BATCH_REQUESTS: usize = 64 << 10;
 
-/// Upper bound of a request's length without its path.
+/// Upper bound of a request's length without its target, host and credentials.
 const REQUEST: usize = 400;
 
 /// Most bytes of the files of a batch.
@@ -39,7 +39,11 @@ pub(super) struct Task {
 impl Task {
     /// Returns an upper bound of its request's length.
     pub(super) fn request_bytes(&self) -> usize {
-        REQUEST + self.address.path().len()
+        let (address, credentials) = (&self.address, self.address.authorization());
+        REQUEST
+            + address.target(false).len()
+            + address.authority().len()
+            + credentials.map_or(0, str::len)
     }
 }
 
