@@ -65,8 +65,7 @@ pub(crate) fn exit_code(error: &anyhow::Error) -> u8 {
 fn copy_exit_code(error: &CopyError) -> u8 {
     match error {
         CopyError::Usage(_) | CopyError::Place(PlaceError::NoName(_)) => 2,
-        // A server refused an upload: the folder does not exist, the name is taken, access
-        // is
+        // A server refused an upload: the folder does not exist, the name is taken, access is
         // denied, or the disk is full.
         CopyError::Refused { status, .. } => match status {
             404 => NOT_FOUND,
